@@ -1,0 +1,55 @@
+"""What happens in a run, as frozen events; a run's log numbers them from 1 without gaps."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal, TypeAlias
+
+from app.conversation import Run, RunStatus
+
+
+@dataclass(frozen=True, slots=True)
+class StatusChanged:
+    """The run moved on; ``detail`` is a sentence for the user, e.g. its place in the queue."""
+
+    status: RunStatus
+    detail: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """``done`` of ``total`` steps of ``what`` (tokens of the prompt, bytes of a file, beam steps); total 0 means unknown."""
+
+    what: str
+    done: int
+    total: int
+
+
+@dataclass(frozen=True, slots=True)
+class TextDelta:
+    """More text of the reply. ``kind`` tells thinking from the answer; joined in order they are the message's content.
+
+    ``index``: which of several returned sequences (num_return_sequences) it belongs to.
+    """
+
+    text: str
+    kind: Literal["answer", "thinking"] = "answer"
+    index: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Note:
+    """A sentence about this run that the user should see, e.g. what was left out of the prompt."""
+
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """The last event: the run as it ended, and the whole text of the reply as it is to be kept."""
+
+    run: Run
+    text: str
+
+
+Event: TypeAlias = StatusChanged | Progress | TextDelta | Note | Ended

@@ -1,0 +1,40 @@
+"""What the rest of Fader needs to know about a loaded model, as plain values: no torch here."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from app.conversation import EMPTY, Json
+
+
+@dataclass(frozen=True, slots=True)
+class ModelFacts:
+    """A loaded model's limits and abilities; the parameter table's predicates and the page read them.
+
+    ``generation_defaults`` are the non-null fields of the model's own generation_config.json. ``fingerprint`` identifies weights
+    and environment: name, revision or sha256, quantization, library versions.
+    """
+
+    name: str
+    label: str
+    architecture: str
+    context_length: int
+    vocab_size: int
+    num_layers: int
+    device: str = "cpu"
+    quantization: str = "none"
+    attention: str = "sdpa"
+    is_encoder_decoder: bool = False
+    has_chat_template: bool = True
+    has_mtp_layers: bool = False
+    supports_early_exit: bool = False
+    supports_dflash: bool = False
+    supports_static_cache: bool = True
+    supports_token_healing: bool = True
+    draft_model: str | None = None
+    draft_shares_tokenizer: bool = True
+    num_experts: int = 0
+    eos_token_ids: tuple[int, ...] = ()
+    generation_defaults: Mapping[str, Json] = EMPTY
+    fingerprint: Mapping[str, Json] = EMPTY

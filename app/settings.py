@@ -1,0 +1,33 @@
+"""Where Fader keeps its files and how it serves: one settings object, overridable by FADER_* environment variables."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from platformdirs import user_cache_path, user_data_path
+from pydantic import Field, SecretStr
+from pydantic_settings import BaseSettings, SettingsConfigDict
+
+DATABASE_NAME = "fader.db"
+
+
+class Settings(BaseSettings):
+    """``home`` holds chats and settings and is never deleted by Fader; ``cache`` can be rebuilt."""
+
+    model_config = SettingsConfigDict(env_prefix="FADER_", frozen=True)
+
+    home: Path = Field(default_factory=lambda: user_data_path("fader", appauthor=False))
+    cache: Path = Field(default_factory=lambda: user_cache_path("fader", appauthor=False))
+    host: str = "127.0.0.1"
+    port: int = Field(default=7860, ge=1, le=65535)
+    password: SecretStr | None = None
+    model: str = "builtin"
+    flush_seconds: float = Field(default=0.5, gt=0, le=0.5)
+    prefill_chunk: int = Field(default=128, ge=16, le=4096)
+    prefix_cache_mb: int = Field(default=512, ge=0)
+    max_message_chars: int = Field(default=200_000, ge=1)
+
+    @property
+    def database(self) -> Path:
+        """The file with all conversations."""
+        return self.home / DATABASE_NAME
