@@ -6,18 +6,39 @@ Every assistant message has exactly one run, which says how its text came about.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from enum import StrEnum
-from types import MappingProxyType
 from typing import Any, TypeAlias
 from uuid import uuid4
 
 Json: TypeAlias = Any
 """A JSON value: None, bool, int, float, str, list or dict of these."""
 
-EMPTY: Mapping[str, Json] = MappingProxyType({})
+
+class _Nothing(Mapping[str, Json]):
+    """A mapping without entries that can't get any; hashable, as a dataclass default must be (a mappingproxy is not before 3.12)."""
+
+    __slots__ = ()
+
+    def __getitem__(self, key: str) -> Json:
+        raise KeyError(key)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(())
+
+    def __len__(self) -> int:
+        return 0
+
+    def __hash__(self) -> int:
+        return 0
+
+    def __repr__(self) -> str:
+        return "{}"
+
+
+EMPTY: Mapping[str, Json] = _Nothing()
 
 
 class Role(StrEnum):
