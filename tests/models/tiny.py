@@ -51,7 +51,7 @@ _CORPUS = (
 
 
 def tiny_tokenizer(*, chat_template: str | None = CHATML, append_eos: bool = False) -> PreTrainedTokenizerFast:
-    """A byte-level BPE tokenizer of 400 tokens: <|endoftext|> pads, <|im_end|> ends a turn."""
+    """A byte-level BPE tokenizer of 400 tokens: <|endoftext|> pads, <|im_start|> and <|im_end|> frame a turn."""
     tokenizer = Tokenizer(models.BPE())
     tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
     tokenizer.decoder = decoders.ByteLevel()
@@ -67,7 +67,7 @@ def tiny_tokenizer(*, chat_template: str | None = CHATML, append_eos: bool = Fal
         tokenizer.post_processor = processors.TemplateProcessing(
             single="$A <|im_end|>", special_tokens=[("<|im_end|>", SPECIAL.index("<|im_end|>"))]
         )
-    fast = PreTrainedTokenizerFast(tokenizer_object=tokenizer, eos_token="<|im_end|>", pad_token="<|endoftext|>")
+    fast = PreTrainedTokenizerFast(tokenizer_object=tokenizer, bos_token="<|im_start|>", eos_token="<|im_end|>", pad_token="<|endoftext|>")
     fast.chat_template = chat_template
     return fast
 
@@ -133,7 +133,7 @@ def _config(name: str, fields: dict[str, Any]) -> PreTrainedConfig:
         "intermediate_size": 128,
         "num_hidden_layers": 2,
         "num_attention_heads": 4,
-        "bos_token_id": None,
+        "bos_token_id": 1,
         "eos_token_id": 2,
         "pad_token_id": 0,
         "tie_word_embeddings": True,

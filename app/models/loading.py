@@ -1,0 +1,155 @@
+"""Loads a model in 4-bit, or says in a sentence why it can't; what is loaded comes with its facts and a measured report.
+
+Order of things: resolve the name, judge the files, make (or find) the prepared checkpoint, load it, check that nothing is missing,
+run one tiny forward so that bitsandbytes repacks its weights now and not at the first message. A checkpoint is only ever saved
+before that forward: saving afterwards can corrupt both file and live model.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import gc
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from threading import Event
+from typing import TYPE_CHECKING, Any
+
+from app.errors import ModelDamaged, ModelError, OutOfMemory
+from app.models.catalogue import resolve
+from app.models.describe import describe, round_trip_warning
+from app.models.facts import ModelFacts
+from app.models.measure import LoadReport, PeakMemory, weigh
+from app.models.options import LoadOptions
+from app.models.preparation import Checkpoint, checkpoint_for
+from app.models.quiet import hear, listening
+from app.models.translate import translated
+from app.models.watch import Watch
+from app.settings import Settings
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel, PreTrainedTokenizerBase
+
+_NAMED = 3
+
+
+@dataclass(eq=False, slots=True)
+class LoadedModel:
+    """A model ready to answer, in evaluation mode. Give it to ``unload`` when it is no longer used."""
+
+    model: PreTrainedModel
+    tokenizer: PreTrainedTokenizerBase
+    facts: ModelFacts
+    report: LoadReport
+
+
+def load_model(
+    name: str,
+    settings: Settings,
+    *,
+    progress: Callable[[str, int, int], None] | None = None,
+    cancelled: Event | None = None,
+    options: LoadOptions | None = None,
+) -> LoadedModel:
+    """Load ``name`` (builtin, hub id, folder or GGUF file). Only one load may run at a time in a process.
+
+    Raises ModelNotFound, ModelDamaged, UnsupportedModel, OutOfMemory, ModelError or Cancelled; nothing half-written is left then.
+    """
+    options = options or LoadOptions()
+    watch = _watch(progress, cancelled)
+    started = time.monotonic()
+    source = resolve(name)
+    with translated(source.label), listening() as heard, PeakMemory() as peak:
+        checkpoint = checkpoint_for(source, settings, options, watch)
+        model, tokenizer = _open(checkpoint, options, watch)
+        watch.step("Warming up")
+        warm_up(model)
+    weights = weigh(model)
+    for warning in (*checkpoint.notices, *_doubts(tokenizer, weights.plain, options)):
+        hear(heard, warning)
+    report = LoadReport(
+        resident_bytes=sum(weights.bytes_by_dtype.values()),
+        bytes_by_dtype=dict(weights.bytes_by_dtype),
+        share_4bit=_share(weights.parameters_4bit, weights.parameters),
+        linear_share_4bit=_share(weights.linear_4bit, weights.linear),
+        peak_bytes=peak.nbytes,
+        seconds=time.monotonic() - started,
+        warnings=tuple(heard),
+    )
+    facts = describe(source, checkpoint.folder, model, tokenizer, options, checkpoint.origin)
+    return LoadedModel(model, tokenizer, facts, report)
+
+
+def prepare_model(
+    name: str,
+    settings: Settings,
+    *,
+    progress: Callable[[str, int, int], None] | None = None,
+    cancelled: Event | None = None,
+    options: LoadOptions | None = None,
+) -> Path:
+    """Make the prepared checkpoint of ``name`` unless a valid one is there; returns its folder. Errors as load_model."""
+    source = resolve(name)
+    with translated(source.label), listening():
+        return checkpoint_for(source, settings, options or LoadOptions(), _watch(progress, cancelled)).folder
+
+
+def unload(loaded: LoadedModel) -> None:
+    """Free a model's memory, and hand it back to the system where that can be asked for. The object is unusable afterwards."""
+    import torch
+
+    del loaded.model, loaded.tokenizer
+    gc.collect()
+    if torch.cuda.is_available():
+        torch.cuda.empty_cache()
+    if sys.platform == "linux":
+        trim: Any = getattr(ctypes.CDLL(None), "malloc_trim", None)  # glibc has it, musl hasn't
+        if trim is not None:
+            trim(0)
+
+
+def _watch(progress: Callable[[str, int, int], None] | None, cancelled: Event | None) -> Watch:
+    watch = Watch() if progress is None else Watch(progress)
+    return watch if cancelled is None else Watch(watch.progress, cancelled)
+
+
+def _open(checkpoint: Checkpoint, options: LoadOptions, watch: Watch) -> tuple[PreTrainedModel, PreTrainedTokenizerBase]:
+    from transformers import AutoTokenizer
+
+    from app.models.opening import open_model
+
+    watch.step("Reading the tokenizer")
+    try:
+        tokenizer = AutoTokenizer.from_pretrained(checkpoint.folder, local_files_only=True, trust_remote_code=False)
+    except Exception as cause:
+        raise ModelDamaged(f"The tokenizer in {checkpoint.folder} can't be read: {cause}") from cause
+    with watch.follow("Loading the weights"):
+        model = open_model(checkpoint.folder, options, quantize=checkpoint.quantize_while_loading)
+    return model, tokenizer
+
+
+def warm_up(model: PreTrainedModel) -> None:
+    """One forward of one token: bitsandbytes repacks every linear layer now (CPUs with AVX512-BF16), once and for all."""
+    import torch
+
+    first = torch.zeros((1, 1), dtype=torch.long, device=model.device)
+    more = {"decoder_input_ids": first} if model.config.is_encoder_decoder else {}
+    with torch.inference_mode():
+        model(input_ids=first, use_cache=False, **more)
+
+
+def _share(part: int, whole: int) -> float:
+    return part / whole if whole else 0.0
+
+
+def _doubts(tokenizer: PreTrainedTokenizerBase, plain: list[str], options: LoadOptions) -> list[str]:
+    doubts = [round_trip_warning(tokenizer) or ""]
+    if plain and options.quantization.four_bit:
+        named = ", ".join(plain[:_NAMED]) + (f" and {len(plain) - _NAMED} more" if len(plain) > _NAMED else "")
+        doubts.append(f"Asked for 4-bit, but these are not: {named}.")
+    return doubts
+
+
+__all__ = ["LoadedModel", "ModelError", "OutOfMemory", "load_model", "prepare_model", "unload", "warm_up"]

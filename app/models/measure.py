@@ -1,0 +1,154 @@
+"""What a loaded model really takes: bytes by dtype, how much of it is 4-bit, and the memory its loading needed."""
+
+from __future__ import annotations
+
+import sys
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from threading import Event, Thread
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Self
+
+from app.conversation import Json
+
+if TYPE_CHECKING:
+    import torch
+    from torch import nn
+
+_SAMPLE_SECONDS = 0.02
+_STATUS = Path("/proc/self/status")
+
+
+@dataclass(frozen=True, slots=True)
+class LoadReport:
+    """The truth after a load.
+
+    ``resident_bytes``: weights, scales and buffers; ``bytes_by_dtype`` splits them. ``share_4bit``: of all parameters;
+    ``linear_share_4bit``: of the weights of linear layers and experts, the output layer left out. ``peak_bytes``: most private
+    memory that the load took at any time beyond what the process had (on a GPU: the most that was allocated there).
+    """
+
+    resident_bytes: int
+    bytes_by_dtype: dict[str, int]
+    share_4bit: float
+    linear_share_4bit: float
+    peak_bytes: int
+    seconds: float
+    warnings: tuple[str, ...] = ()
+
+    def as_json(self) -> dict[str, Json]:
+        """For ``fader models load --json``."""
+        return {
+            "resident_bytes": self.resident_bytes,
+            "bytes_by_dtype": self.bytes_by_dtype,
+            "share_4bit": self.share_4bit,
+            "linear_share_4bit": self.linear_share_4bit,
+            "peak_bytes": self.peak_bytes,
+            "seconds": self.seconds,
+            "warnings": list(self.warnings),
+        }
+
+
+@dataclass(slots=True)
+class Weights:
+    """Counts over a model; ``plain`` names the modules whose weights could be 4-bit and are not."""
+
+    bytes_by_dtype: Counter[str] = field(default_factory=Counter)
+    parameters: int = 0
+    parameters_4bit: int = 0
+    linear: int = 0
+    linear_4bit: int = 0
+    plain: list[str] = field(default_factory=list)
+
+
+def weigh(model: nn.Module) -> Weights:
+    """Count every tensor once, tied ones too; shapes of 4-bit weights are those before packing."""
+    weights = Weights()
+    seen: set[int] = set()
+    for name, tensor in _tensors(model):
+        if tensor.data_ptr() in seen and tensor.numel():
+            continue
+        seen.add(tensor.data_ptr())
+        weights.bytes_by_dtype[str(tensor.dtype).removeprefix("torch.")] += tensor.numel() * tensor.element_size()
+        for extra in _scales(tensor):
+            weights.bytes_by_dtype[str(extra.dtype).removeprefix("torch.")] += extra.numel() * extra.element_size()
+        _count(weights, model, name, tensor)
+    return weights
+
+
+def _tensors(model: nn.Module) -> Iterator[tuple[str, torch.Tensor]]:
+    yield from model.named_parameters()
+    yield from model.named_buffers()
+
+
+def _scales(tensor: torch.Tensor) -> Iterator[torch.Tensor]:
+    """The tensors of a bitsandbytes quant_state: absmax, code, and the second level when nested."""
+    state: Any = getattr(tensor, "quant_state", None)
+    while state is not None:
+        yield from (part for part in (state.absmax, state.code, getattr(state, "offset", None)) if part is not None)
+        state = getattr(state, "state2", None)
+
+
+def _count(weights: Weights, model: nn.Module, name: str, tensor: torch.Tensor) -> None:
+    import torch
+    from torch import nn
+
+    owner_name, _, leaf = name.rpartition(".")
+    owner = model.get_submodule(owner_name)
+    if name in dict(owner.named_buffers(recurse=False)) or leaf in owner._buffers:  # noqa: SLF001  (no public way to ask)
+        return
+    state: Any = getattr(tensor, "quant_state", None)
+    logical = torch.Size(state.shape).numel() if state is not None else tensor.numel()
+    weights.parameters += logical
+    weights.parameters_4bit += logical if state is not None else 0
+    is_output = owner is getattr(model, "get_output_embeddings", lambda: None)()
+    is_linear = (isinstance(owner, nn.Linear) and leaf == "weight") or tensor.ndim == 3  # noqa: PLR2004  (fused experts)
+    if is_linear and not is_output:
+        weights.linear += logical
+        weights.linear_4bit += logical if state is not None else 0
+        if state is None:
+            weights.plain.append(owner_name)
+
+
+def is_four_bit(tensor: torch.Tensor) -> bool:
+    """Whether a parameter is a bitsandbytes 4-bit weight."""
+    return getattr(tensor, "quant_state", None) is not None
+
+
+class PeakMemory:
+    """Samples, while it is open, the most private memory above what there was at the start; ``nbytes`` has the result.
+
+    On Linux it is the anonymous part only: pages of a mapped checkpoint can be dropped at any time and are no demand on memory.
+    """
+
+    def __init__(self) -> None:
+        self.nbytes = 0
+        self._base = private_bytes()
+        self._done = Event()
+        self._thread = Thread(target=self._sample, name="fader-peak-memory", daemon=True)
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self._done.set()
+        self._thread.join()
+        self.nbytes = max(self.nbytes, private_bytes() - self._base)
+
+    def _sample(self) -> None:
+        while not self._done.wait(_SAMPLE_SECONDS):
+            self.nbytes = max(self.nbytes, private_bytes() - self._base)
+
+
+def private_bytes() -> int:
+    """Anonymous resident memory of this process on Linux, all resident memory elsewhere."""
+    if sys.platform == "linux":
+        for line in _STATUS.read_text().splitlines():
+            if line.startswith("RssAnon:"):
+                return int(line.split()[1]) * 1024
+    import psutil
+
+    return int(psutil.Process().memory_info().rss)

@@ -1,0 +1,90 @@
+"""The one call of from_pretrained: a complete model in evaluation mode from a local folder, never with code from its author."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from app.errors import ModelDamaged
+from app.models.options import LoadOptions, Quantization
+
+if TYPE_CHECKING:
+    from transformers import BitsAndBytesConfig, PreTrainedModel
+
+PACKED_ROWS = 32
+PACKED_COLUMNS = 64
+_NAMED = 3
+
+
+def bitsandbytes_config(quantization: Quantization) -> BitsAndBytesConfig:
+    """4-bit settings for transformers; the output layer keeps 16 bits (it may be tied to the embeddings)."""
+    import torch
+    from transformers import BitsAndBytesConfig
+
+    return BitsAndBytesConfig(
+        load_in_4bit=True,
+        bnb_4bit_quant_type=quantization.scheme,
+        bnb_4bit_compute_dtype=getattr(torch, quantization.compute_dtype),
+        bnb_4bit_use_double_quant=quantization.double_quant,
+    )
+
+
+def open_model(folder: Path, options: LoadOptions, *, quantize: bool) -> PreTrainedModel:
+    """Load a folder; ``quantize`` puts 16-bit weights into 4 bits while they stream in (leave it off for a 4-bit checkpoint).
+
+    Raises ModelDamaged when weights are missing or have other shapes than config.json says, and whatever transformers raises.
+    """
+    import torch
+    from transformers import AutoConfig, AutoModelForCausalLM, AutoModelForSeq2SeqLM
+
+    config = AutoConfig.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
+    auto = AutoModelForSeq2SeqLM if config.is_encoder_decoder else AutoModelForCausalLM
+    extra: dict[str, Any] = {"quantization_config": bitsandbytes_config(options.quantization)} if quantize else {}
+    model, info = auto.from_pretrained(
+        folder,
+        dtype=getattr(torch, options.quantization.compute_dtype),
+        device_map=_device_map(options),
+        attn_implementation=options.attention,
+        local_files_only=True,
+        trust_remote_code=False,
+        output_loading_info=True,
+        **extra,
+    )
+    _check_complete(folder, info)
+    _spare_odd_shapes(model)
+    model.eval()
+    loaded: PreTrainedModel = model
+    return loaded
+
+
+def _device_map(options: LoadOptions) -> str | dict[str, str]:
+    """accelerate spreads over GPUs if there are any; a CPU is asked for outright, as 4-bit weights can't be split with it."""
+    import torch
+
+    if options.device == "cuda" or (options.device == "auto" and torch.cuda.is_available()):
+        return "auto"
+    return {"": "cpu"}
+
+
+def _check_complete(folder: Path, info: dict[str, Any]) -> None:
+    missing = sorted(info.get("missing_keys", ()))
+    odd = sorted(str(entry[0] if isinstance(entry, tuple) else entry) for entry in info.get("mismatched_keys", ()))
+    errors = list(info.get("conversion_errors", {}) or info.get("error_msgs", ()))
+    for names, what in ((missing, "are missing"), (odd, "have other shapes than its config says"), (errors, "can't be read")):
+        if names:
+            raise ModelDamaged(f"{folder.name} is incomplete: {len(names)} weights {what}, first {', '.join(names[:_NAMED])}.")
+
+
+def _spare_odd_shapes(model: PreTrainedModel) -> None:
+    """Keep bitsandbytes from repacking layers whose shape its AVX512-BF16 layout can't hold; they'd fail at the first token."""
+    for module in four_bit_layers(model):
+        if module.out_features % PACKED_ROWS or module.in_features % PACKED_COLUMNS:
+            module.support_avx512bf16_for_cpu = False
+
+
+def four_bit_layers(model: PreTrainedModel) -> Iterator[Any]:
+    """Every Linear4bit of a model."""
+    from bitsandbytes.nn import Linear4bit
+
+    return (module for module in model.modules() if isinstance(module, Linear4bit))

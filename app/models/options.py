@@ -1,0 +1,49 @@
+"""How a model is to be loaded, as frozen values; a prepared checkpoint is valid for exactly one set of them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Literal
+
+from app.conversation import Json
+
+Scheme = Literal["nf4", "fp4", "none"]
+ComputeDtype = Literal["bfloat16", "float16", "float32"]
+
+
+@dataclass(frozen=True, slots=True)
+class Quantization:
+    """4-bit through bitsandbytes: NF4 or FP4, or none. ``double_quant`` stores the scales in 8 bits as well."""
+
+    scheme: Scheme = "nf4"
+    double_quant: bool = True
+    compute_dtype: ComputeDtype = "bfloat16"
+
+    @property
+    def slug(self) -> str:
+        """A short name for folders and the page, e.g. ``nf4-double-bfloat16``."""
+        parts = [self.scheme, *(["double"] if self.double_quant and self.four_bit else []), self.compute_dtype]
+        return "-".join(parts)
+
+    @property
+    def four_bit(self) -> bool:
+        """Whether weights are quantized at all."""
+        return self.scheme != "none"
+
+    def as_json(self) -> dict[str, Json]:
+        """For manifests and fingerprints."""
+        return {"scheme": self.scheme, "double_quant": self.double_quant, "compute_dtype": self.compute_dtype}
+
+
+@dataclass(frozen=True, slots=True)
+class LoadOptions:
+    """What the user can choose about a load.
+
+    ``attention``: transformers' attn_implementation. ``device``: auto takes a GPU if there is one.
+    ``save_prepared``: keep the quantized checkpoint in the cache folder, so that the next start is quick.
+    """
+
+    quantization: Quantization = field(default_factory=Quantization)
+    attention: Literal["sdpa", "eager"] = "sdpa"
+    device: Literal["auto", "cpu", "cuda"] = "auto"
+    save_prepared: bool = True

@@ -1,0 +1,60 @@
+"""Listens to the libraries while a model loads: harmless noise is dropped, everything else is handed to the user."""
+
+from __future__ import annotations
+
+import logging
+import os
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+HARMLESS = (
+    "Failed to load CPU gemm_4bit_forward",  # an optional kernel package; bitsandbytes' own kernel is used
+    "torch_dtype` is deprecated",
+    "The fast path is not available",
+    "`torch.jit.script_method` is deprecated",  # bitsandbytes decorates its own functions with it
+    "LOAD REPORT",  # missing and unexpected keys are judged from the loading info
+)
+_LOUD = ("transformers", "bitsandbytes", "accelerate", "huggingface_hub", "torch")
+
+
+class _Heard(logging.Handler):
+    """Collects warnings and worse as sentences, each once."""
+
+    def __init__(self, into: list[str]) -> None:
+        super().__init__(logging.WARNING)
+        self._into = into
+
+    def emit(self, record: logging.LogRecord) -> None:
+        hear(self._into, record.getMessage())
+
+
+def hear(into: list[str], message: str) -> None:
+    """Add a warning unless it is known to be harmless or was heard before."""
+    text = " ".join(message.split())
+    if text and text not in into and not any(phrase in text for phrase in HARMLESS):
+        into.append(text)
+
+
+@contextmanager
+def listening() -> Iterator[list[str]]:
+    """Within it, warnings of the model libraries land in the yielded list instead of on the terminal.
+
+    Also keeps the tokenizers library from warning about forked processes. Not re-entrant across threads: one load at a time.
+    """
+    os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
+    heard: list[str] = []
+    handler = _Heard(heard)
+    loggers = [logging.getLogger(name) for name in _LOUD]
+    before = [(logger.handlers[:], logger.propagate) for logger in loggers]
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("default")
+        for logger in loggers:
+            logger.handlers, logger.propagate = [handler], False
+        try:
+            yield heard
+        finally:
+            for logger, (handlers, propagate) in zip(loggers, before, strict=True):
+                logger.handlers, logger.propagate = handlers, propagate
+            for warning in caught:
+                hear(heard, str(warning.message))

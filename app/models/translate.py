@@ -1,0 +1,42 @@
+"""Turns what the model libraries raise into Fader's errors, so that a user reads a cause and not a traceback."""
+
+from __future__ import annotations
+
+import errno
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from app.errors import FaderError, ModelDamaged, ModelError, OutOfMemory, UnsupportedModel
+
+_NO_MEMORY = ("can't allocate memory", "out of memory", "not enough memory", "cannot allocate memory")
+_DAMAGED = ("safetensor", "header", "corrupt", "incomplete metadata", "unexpected end", "mmap length", "truncated")
+_UNSUPPORTED = ("not supported", "unrecognized", "does not recognize", "no kernel", "requires `", "trust_remote_code")
+
+
+@contextmanager
+def translated(label: str) -> Iterator[None]:
+    """Within it, any exception about the model ``label`` leaves as a ModelError; Fader's own errors pass unchanged."""
+    try:
+        yield
+    except FaderError:
+        raise
+    except Exception as cause:
+        raise as_model_error(label, cause) from cause
+
+
+def as_model_error(label: str, cause: Exception) -> ModelError:
+    """The ModelError that says what ``cause`` means for the user."""
+    text = f"{type(cause).__name__}: {cause}"
+    first = str(cause).strip().splitlines()[0] if str(cause).strip() else type(cause).__name__
+    low = text.lower()
+    if isinstance(cause, MemoryError) or any(word in low for word in _NO_MEMORY):
+        return OutOfMemory(
+            f"There is not enough memory to load {label}. Choose a smaller model, a shorter context, or close other programs."
+        )
+    if isinstance(cause, OSError) and cause.errno == errno.ENOSPC:
+        return ModelError(f"There is no space left on the disk to prepare {label}. Free some space or set FADER_CACHE to another disk.")
+    if isinstance(cause, ImportError) or any(word in low for word in _UNSUPPORTED):
+        return UnsupportedModel(f"{label} can't be run: {first}")
+    if isinstance(cause, (EOFError, UnicodeDecodeError)) or any(word in low for word in _DAMAGED):
+        return ModelDamaged(f"The files of {label} are damaged or incomplete: {first}")
+    return ModelError(f"{label} could not be loaded: {first}")
