@@ -1,19 +1,26 @@
 """The use cases: send, edit, regenerate, continue, branch, stop. The only writer of conversations.
 
 Every method returns as soon as the user's words are safely stored and the run is queued; the reply then comes through
-``live(run_id)`` whoever watches. Also the public Python API (docs/api.md).
+``live(run_id)``, whoever watches. Also the public Python API (docs/api.md).
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
-from app.conversation import EMPTY, Conversation, Json, Message
-from app.engine.engine import Engine
-from app.engine.run import LiveRun
-from app.settings import Settings
-from app.store import ConversationStore
+from app.conversation import EMPTY, Conversation, Json, Message, Role, Run, new_id
+from app.engine.run import LiveRun, RunRequest
+from app.errors import NotFound, RefusedInput
+from app.parameters.validate import validate
+from app.recorder import Recorder
+from app.titles import suggest_title
+
+if TYPE_CHECKING:
+    from app.engine.engine import Engine
+    from app.settings import Settings
+    from app.store import ConversationStore
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,6 +32,15 @@ class Started:
     run: LiveRun
 
 
+@dataclass(frozen=True, slots=True)
+class Beginning:
+    """What a reply starts with: typed text, or the tokens of another reply to go on from."""
+
+    text: str = ""
+    ids: tuple[int, ...] = ()
+    prompt_ids: tuple[int, ...] = ()
+
+
 class Chat:
     """Use cases over a store and an engine. All methods may be called from any thread."""
 
@@ -32,8 +48,9 @@ class Chat:
         self.store = store
         self.engine = engine
         self.settings = settings
+        self._recorder = Recorder(store, settings.flush_seconds)
 
-    def send(
+    def send(  # noqa: PLR0913  (a message, where it goes, and how it is answered)
         self,
         text: str,
         *,
@@ -42,27 +59,166 @@ class Chat:
         requested: Mapping[str, Json] = EMPTY,
         system_prompt: str | None = None,
         prefix: str = "",
+        model: str | None = None,
     ) -> Started:
-        """Store a user message below ``parent_id`` (default: the shown leaf) and start the reply; without an id a new
-        conversation is made, titled from the text. ``requested`` holds only the parameters that are set.
+        """Store a user message below ``parent_id`` (default: the shown leaf) and start the reply; without a conversation a new
+        one is made, titled from the text. ``requested`` holds only the parameters that are set; ``prefix`` is typed text that
+        the reply starts with. ``model``: load this one first if it isn't the one in memory.
 
         Raises RefusedInput for a blank or over-long text, BadParameter, NotFound, StoreError.
         """
+        self._check(text)
+        checked = self._checked(requested)
+        shown_model = model or self.engine.status().name
+        conversation = self._conversation(conversation_id, text, checked, system_prompt, shown_model)
+        parent = parent_id or self._leaf(conversation)
+        question = Message(new_id(), conversation.id, parent, Role.USER, text)
+        return self._start(conversation, [question], checked, Beginning(prefix), model=model)
 
     def edit(self, message_id: str, text: str, *, requested: Mapping[str, Json] = EMPTY) -> Started:
-        """Make a sibling of a user message with other text and start its reply."""
+        """Make a sibling of a user message with other text and start its reply. Raises as ``send`` does."""
+        self._check(text)
+        old = self._message(message_id, Role.USER)
+        question = Message(new_id(), old.conversation_id, old.parent_id, Role.USER, text)
+        return self._start(self.store.conversation(old.conversation_id), [question], self._checked(requested))
 
     def regenerate(self, message_id: str, *, requested: Mapping[str, Json] = EMPTY) -> Started:
-        """Start another reply beside an assistant message (or below a user message)."""
+        """Start another reply beside an assistant message, or below a user message."""
+        message = self.store.message(message_id)
+        parent = message_id if message.role is Role.USER else message.parent_id
+        return self._start(self.store.conversation(message.conversation_id), [], self._checked(requested), parent_id=parent)
 
     def continue_reply(self, message_id: str, *, requested: Mapping[str, Json] = EMPTY) -> Started:
-        """Start a sibling reply that begins with all tokens of this one and goes on."""
+        """Start a sibling reply that begins with all tokens of this one and goes on.
+
+        An end token at the end is taken off, so that a reply that ended by itself can go on too.
+        """
+        old = self._message(message_id, Role.ASSISTANT)
+        conversation = self.store.conversation(old.conversation_id)
+        run = old.run
+        if run is None or not run.output_ids:
+            beginning = Beginning(old.content)
+        else:
+            ids = run.output_ids[:-1] if run.finish_reason == "eos" else run.output_ids
+            beginning = Beginning(old.content, ids, run.prompt_ids)
+        return self._start(conversation, [], self._checked(requested), beginning, parent_id=old.parent_id)
 
     def branch(self, message_id: str) -> Conversation:
         """Copy the path up to a message into a new conversation and return it."""
+        end = self.store.message(message_id)
+        source = self.store.conversation(end.conversation_id)
+        copy = replace(source, id=new_id(), title=f"{source.title} (branch)", shown_leaf=None, pinned=False)
+        self.store.create_conversation(copy)
+        parent: str | None = None
+        for shown in self.store.branch(source.id, message_id):
+            twin = replace(shown.message, id=new_id(), conversation_id=copy.id, parent_id=parent, run=None)
+            run = shown.message.run
+            self.store.add_message(twin, None if run is None else replace(run, id=new_id(), message_id=twin.id))
+            parent = twin.id
+        return self.store.conversation(copy.id)
 
     def stop(self, run_id: str) -> bool:
         """End a run's computation; False when no such run is alive."""
+        run = self.engine.live(run_id)
+        if run is None or run.ended:
+            return False
+        run.cancel()
+        return True
 
     def live(self, run_id: str) -> LiveRun | None:
         """A run that is alive or ended a short while ago, for reading its events."""
+        return self.engine.live(run_id)
+
+    def close(self) -> None:
+        """Stop the engine, wait until everything is stored, close the store."""
+        self.engine.close()
+        self._recorder.join()
+        self.store.close()
+
+    # -- inside ------------------------------------------------------------------------------------------------------------
+
+    def _check(self, text: str) -> None:
+        if not text.strip():
+            sentence = "The message is empty."
+            raise RefusedInput(sentence)
+        limit = self.settings.max_message_chars
+        if len(text) > limit:
+            sentence = f"The message has {len(text):,} characters; the limit is {limit:,}. Shorten it or send it in parts."
+            raise RefusedInput(sentence)
+
+    def _checked(self, requested: Mapping[str, Json]) -> dict[str, Json]:
+        return validate(requested, self.engine.status().facts)
+
+    def _message(self, message_id: str, role: Role) -> Message:
+        message = self.store.message(message_id)
+        if message.role is not role:
+            sentence = f"Only a message of the {role} can be used for this."
+            raise RefusedInput(sentence)
+        return message
+
+    def _conversation(
+        self,
+        conversation_id: str | None,
+        text: str,
+        parameters: Mapping[str, Json],
+        system_prompt: str | None,
+        model: str | None,
+    ) -> Conversation:
+        if conversation_id is None:
+            made = Conversation(
+                title=suggest_title(text), system_prompt=system_prompt or "", parameters=parameters, model=model
+            )
+            self.store.create_conversation(made)
+            return made
+        old = self.store.conversation(conversation_id)
+        if old.trashed_at is not None:
+            sentence = "This conversation is in the trash. Restore it to go on."
+            raise RefusedInput(sentence)
+        return self.store.update_conversation(
+            conversation_id,
+            title=None if old.title else suggest_title(text),
+            system_prompt=system_prompt,
+            parameters=parameters,
+            model=model,
+        )
+
+    def _leaf(self, conversation: Conversation) -> str | None:
+        shown = self.store.branch(conversation.id)
+        return shown[-1].message.id if shown else None
+
+    def _start(
+        self,
+        conversation: Conversation,
+        new: list[Message],
+        requested: Mapping[str, Json],
+        beginning: Beginning | None = None,
+        *,
+        parent_id: str | None = None,
+        model: str | None = None,
+    ) -> Started:
+        """Store the new messages, an empty reply and its run in one transaction; then queue the run."""
+        beginning = beginning or Beginning()
+        parent = new[-1].id if new else parent_id
+        above = new[0].parent_id if new else parent_id
+        if parent is None:
+            sentence = "There is no message to reply to."
+            raise NotFound(sentence)
+        reply = Message(new_id(), conversation.id, parent, Role.ASSISTANT, beginning.text)
+        run = Run(new_id(), reply.id, requested=requested)
+        self.store.begin_run([*new, reply], run)
+        path = self.store.branch(conversation.id, above) if above else ()
+        request = RunRequest(
+            run.id,
+            conversation.id,
+            reply.id,
+            messages=(*(shown.message for shown in path), *new),
+            system_prompt=conversation.system_prompt,
+            requested=requested,
+            prefix_text=beginning.text,
+            prefix_ids=beginning.ids,
+            prompt_ids=beginning.prompt_ids,
+            model=model,
+        )
+        live = self.engine.submit(request)
+        self._recorder.follow(live)
+        return Started(self.store.conversation(conversation.id), replace(reply, run=run), live)

@@ -81,6 +81,9 @@ class ConversationStore(Protocol):
     def restore_message(self, message_id: str) -> None:
         """Undo ``trash_message`` exactly."""
 
+    def add_message(self, message: Message, run: Run | None = None) -> None:
+        """Add one finished message, with its finished run if it has one, and show it."""
+
     def begin_run(self, messages: Sequence[Message], run: Run) -> None:
         """In one transaction: add the messages (parents first, the last is the empty reply), add its run, show that reply."""
 

@@ -1,17 +1,45 @@
-"""One thread owns the model; runs and loads queue first come, first served."""
+"""One thread owns the model; runs and loads queue first come, first served.
+
+Runs belong to the engine: a reader that leaves stops nothing, and a run whose computation raises ends as failed while the next one starts.
+"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Protocol
+from collections import OrderedDict, deque
+from dataclasses import dataclass, field, replace
+from threading import Condition, Event, Thread
+from typing import TYPE_CHECKING, Protocol
 
+from app.conversation import FinishReason, Run, RunStatus
+from app.engine.events import Ended, Progress, StatusChanged
+from app.engine.outcome import cut_short
 from app.engine.run import LiveRun, RunRequest
-from app.models.facts import ModelFacts
+from app.errors import Cancelled, FaderError, NoModel
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from app.engine.prefix_cache import PrefixCache
+    from app.models.facts import ModelFacts
+    from app.models.loading import LoadedModel
+    from app.settings import Settings
+
+KEPT_RUNS = 200
+"""Ended runs that stay readable in memory for pages that come late; older ones are read from the store."""
+MESSAGE_NO_MODEL = "No model is loaded. Choose one under “Models”, or start Fader with --model."
+
+
+class Models(Protocol):
+    """Loads and frees models; ``app.models`` fulfils it."""
+
+    def load(self, name: str, *, progress: Callable[[str, int, int], None], cancelled: Event) -> LoadedModel: ...
+    def unload(self, loaded: LoadedModel) -> None: ...
 
 
 @dataclass(frozen=True, slots=True)
 class ModelStatus:
-    """What the page shows about the model. ``state``: none | loading | ready | failed (``facts`` is then the previous model's, if one is still there)."""
+    """What the page shows about the model. ``state``: none, loading, ready or failed; after a failed load ``facts`` is the
+    previous model's when that is still usable. ``done`` of ``total`` steps while loading."""
 
     state: str
     name: str | None = None
@@ -21,13 +49,221 @@ class ModelStatus:
     total: int = 0
 
 
-class Engine(Protocol):
-    """What chat and page use of the engine."""
+@dataclass(eq=False)
+class LoadJob:
+    """A queued load or (name None) unload; ``finished`` is set when it is over, ``error`` says why it failed."""
 
-    def submit(self, request: RunRequest) -> LiveRun: ...
-    def live(self, run_id: str) -> LiveRun | None: ...
-    def queue(self) -> tuple[LiveRun, ...]: ...
-    def load(self, name: str) -> None: ...
-    def unload(self) -> None: ...
-    def status(self) -> ModelStatus: ...
-    def close(self) -> None: ...
+    name: str | None
+    finished: Event = field(default_factory=Event)
+    cancelled: Event = field(default_factory=Event)
+    error: FaderError | None = None
+
+
+class Engine:
+    """The thread, its queue, and the model it holds. Methods may be called from any thread."""
+
+    def __init__(self, models: Models, settings: Settings) -> None:
+        from app.engine.prefix_cache import PrefixCache
+
+        self._models = models
+        self._settings = settings
+        self._blocks: PrefixCache = PrefixCache(settings.prefill_chunk, settings.prefix_cache_mb * 2**20)
+        self._loaded: LoadedModel | None = None
+        self._status = ModelStatus("none")
+        self._queue: deque[LiveRun | LoadJob] = deque()
+        self._current: LiveRun | LoadJob | None = None
+        self._runs: OrderedDict[str, LiveRun] = OrderedDict()
+        self._wake = Condition()
+        self._closing = False
+        self._thread = Thread(target=self._work, name="fader-engine", daemon=True)
+        self._thread.start()
+
+    # -- for any thread ----------------------------------------------------------------------------------------------------
+
+    def submit(self, request: RunRequest) -> LiveRun:
+        """Queue a run and return it; its first event tells its place."""
+        run = LiveRun(request, on_cancel=self._cancelled)
+        with self._wake:
+            place = len(self._ahead()) + 1
+            self._runs[run.id] = run
+            self._queue.append(run)
+            run.append(StatusChanged(RunStatus.QUEUED, f"Place {place} in the queue" if place > 1 else ""))
+            self._forget()
+            self._wake.notify_all()
+        return run
+
+    def live(self, run_id: str) -> LiveRun | None:
+        """A run that is alive, or ended not long ago."""
+        with self._wake:
+            return self._runs.get(run_id)
+
+    def queue(self) -> tuple[LiveRun, ...]:
+        """Runs that have not ended, the current one first."""
+        with self._wake:
+            return tuple(item for item in self._ahead() if isinstance(item, LiveRun))
+
+    def load(self, name: str) -> LoadJob:
+        """Queue the loading of a model; the previous one stays usable until then, and afterwards if loading fails."""
+        return self._enqueue(LoadJob(name))
+
+    def unload(self) -> LoadJob:
+        """Queue the freeing of the model."""
+        return self._enqueue(LoadJob(None))
+
+    def cancel_load(self) -> bool:
+        """Stop the load under way; False when there is none."""
+        with self._wake:
+            jobs = [item for item in self._ahead() if isinstance(item, LoadJob)]
+            for job in jobs:
+                job.cancelled.set()
+            return bool(jobs)
+
+    def status(self) -> ModelStatus:
+        """The state of the model."""
+        return self._status
+
+    @property
+    def loaded(self) -> LoadedModel | None:
+        """The model in memory, for reading its tokenizer and facts; only the engine's thread computes with it."""
+        return self._loaded
+
+    def close(self) -> None:
+        """End the current run, give queued ones an end, free the model and join the thread."""
+        with self._wake:
+            self._closing = True
+            for item in self._ahead():
+                item.cancelled.set()
+            self._wake.notify_all()
+        self._thread.join()
+
+    # -- the queue -----------------------------------------------------------------------------------------------------------
+
+    def _ahead(self) -> list[LiveRun | LoadJob]:
+        return [*([self._current] if self._current else []), *self._queue]
+
+    def _enqueue(self, job: LoadJob) -> LoadJob:
+        with self._wake:
+            self._queue.append(job)
+            self._wake.notify_all()
+        return job
+
+    def _cancelled(self, run: LiveRun) -> None:
+        """A run that is still waiting ends at once."""
+        with self._wake:
+            if run not in self._queue:
+                return
+            self._queue.remove(run)
+        run.append(_stopped(run))
+
+    def _forget(self) -> None:
+        ended = [run_id for run_id, run in self._runs.items() if run.ended]
+        for run_id in ended[: max(0, len(self._runs) - KEPT_RUNS)]:
+            del self._runs[run_id]
+
+    # -- the engine's thread -------------------------------------------------------------------------------------------------
+
+    def _work(self) -> None:
+        while (item := self._next()) is not None:
+            try:
+                if isinstance(item, LiveRun):
+                    self._run(item)
+                else:
+                    self._carry_out(item)
+            finally:
+                with self._wake:
+                    self._current = None
+        for left in list(self._queue):
+            if isinstance(left, LiveRun):
+                left.append(_stopped(left))
+            else:
+                left.finished.set()
+        if self._loaded is not None:
+            self._free()
+
+    def _next(self) -> LiveRun | LoadJob | None:
+        with self._wake:
+            self._wake.wait_for(lambda: self._closing or self._queue)
+            if self._closing:
+                return None
+            self._current = self._queue.popleft()
+            return self._current
+
+    def _run(self, run: LiveRun) -> None:
+        from app.engine.execute import execute
+
+        wanted = run.request.model
+        try:
+            if wanted and (self._loaded is None or self._status.name != wanted):
+                run.append(StatusChanged(RunStatus.LOADING, f"Loading {wanted}"))
+                self._replace(wanted, run.cancelled, lambda what, done, total: run.append(Progress(what, done, total)))
+            if self._loaded is None:
+                raise NoModel(self._status.detail or MESSAGE_NO_MODEL)
+        except Cancelled:
+            run.append(_stopped(run))
+        except FaderError as error:
+            run.append(_failed(run, str(error)))
+        else:
+            execute(run, self._loaded, self._blocks)
+
+    def _carry_out(self, job: LoadJob) -> None:
+        try:
+            if job.name is None:
+                self._free()
+            elif not job.cancelled.is_set():
+                self._replace(job.name, job.cancelled, None)
+        except FaderError as error:
+            job.error = error
+        finally:
+            job.finished.set()
+
+    def _replace(self, name: str, cancelled: Event, also: Callable[[str, int, int], None] | None) -> None:
+        """Load ``name`` beside the previous model and put it in its place; on failure the previous one stays."""
+        previous = self._status
+
+        def progress(what: str, done: int, total: int) -> None:
+            self._status = replace(self._status, detail=what, done=done, total=total)
+            if also:
+                also(what, done, total)
+
+        self._status = ModelStatus("loading", name, previous.facts if self._loaded else None, f"Loading {name}")
+        try:
+            loaded = self._models.load(name, progress=progress, cancelled=cancelled)
+        except Cancelled:
+            self._status = previous
+            raise
+        except FaderError as error:
+            self._status = self._after_failure(previous, str(error))
+            raise
+        except Exception as error:
+            sentence = f"{name} could not be loaded: {type(error).__name__}: {error}"
+            self._status = self._after_failure(previous, sentence)
+            raise NoModel(sentence) from error
+        if self._loaded is not None:
+            self._models.unload(self._loaded)
+        self._blocks.clear()
+        self._loaded = loaded
+        self._status = ModelStatus("ready", name, loaded.facts)
+
+    def _after_failure(self, previous: ModelStatus, sentence: str) -> ModelStatus:
+        if self._loaded is None:
+            return ModelStatus("failed", None, None, sentence)
+        return ModelStatus("ready", previous.name, self._loaded.facts, f"{sentence} The previous model is still in use.")
+
+    def _free(self) -> None:
+        if self._loaded is not None:
+            loaded, self._loaded = self._loaded, None
+            self._blocks.clear()
+            self._models.unload(loaded)
+        self._status = ModelStatus("none")
+
+
+def _record(run: LiveRun) -> Run:
+    return Run(run.id, run.request.message_id, requested=dict(run.request.requested))
+
+
+def _stopped(run: LiveRun) -> Ended:
+    return cut_short(run, _record(run), RunStatus.STOPPED, FinishReason.STOPPED)
+
+
+def _failed(run: LiveRun, sentence: str) -> Ended:
+    return cut_short(run, _record(run), RunStatus.FAILED, FinishReason.ERROR, sentence)

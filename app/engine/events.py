@@ -27,13 +27,14 @@ class Progress:
 
 @dataclass(frozen=True, slots=True)
 class TextDelta:
-    """More text of the reply. ``kind`` tells thinking from the answer; joined in order they are the message's content.
+    """More text of the reply. ``kind`` tells thinking from the answer, and "mark" is a thinking tag, not to be shown; all of them
+    joined in order are the message's content.
 
     ``index``: which of several returned sequences (num_return_sequences) it belongs to.
     """
 
     text: str
-    kind: Literal["answer", "thinking"] = "answer"
+    kind: Literal["answer", "thinking", "mark"] = "answer"
     index: int = 0
 
 
@@ -46,10 +47,16 @@ class Note:
 
 @dataclass(frozen=True, slots=True)
 class Ended:
-    """The last event: the run as it ended, and the whole text of the reply as it is to be kept."""
+    """The last event: the run as it ended, and the whole text of the reply as it is to be kept.
+
+    ``siblings``: further sequences of the same run (num_return_sequences), each with its own text; their runs have ids of their own.
+    ``omitted``: ids of messages that did not fit into the prompt. ``trace``: the packed trace, if one was kept.
+    """
 
     run: Run
     text: str
+    siblings: tuple[tuple[Run, str], ...] = ()
+    trace: bytes | None = None
 
 
 Event: TypeAlias = StatusChanged | Progress | TextDelta | Note | Ended

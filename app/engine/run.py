@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from threading import Condition, Event as Flag
 from time import monotonic
@@ -17,7 +17,8 @@ class RunRequest:
 
     ``messages``: the branch up to and including the user message. ``prefix_ids``: output tokens the reply starts with (continue,
     branch from a token), whose text is ``prefix_text``; a typed prefix ("start the reply with") has text but no ids.
-    ``model``: the name to run on, None for whichever is loaded.
+    ``prompt_ids``: the exact prompt of an earlier run to go on from, instead of building one. ``model``: the name to run on, None for
+    whichever is loaded.
     """
 
     run_id: str
@@ -46,6 +47,7 @@ class LiveRun:
     """One run in the engine. The engine appends; readers iterate; ``cancel`` ends the computation, not just the display."""
 
     request: RunRequest
+    on_cancel: Callable[[LiveRun], None] | None = None
     submitted_at: float = field(default_factory=monotonic)
     cancelled: Flag = field(default_factory=Flag)
     _log: list[Event] = field(default_factory=list)
@@ -71,6 +73,8 @@ class LiveRun:
     def cancel(self) -> None:
         """Ask the computation to end: within a token, a chunk of prefill, or at once while queued. Safe to call twice."""
         self.cancelled.set()
+        if self.on_cancel:
+            self.on_cancel(self)
 
     def append(self, event: Event) -> None:
         """Add an event (engine only). Raises ValueError for a transition that the state machine does not know."""
@@ -124,6 +128,4 @@ class LiveRun:
     def text(self) -> str:
         """The text so far (of the first sequence), thinking included."""
         with self._changed:
-            return self.request.prefix_text + "".join(
-                e.text for e in self._log if isinstance(e, TextDelta) and e.index == 0
-            )
+            return "".join(e.text for e in self._log if isinstance(e, TextDelta) and e.index == 0)

@@ -1,0 +1,5 @@
+"""``python -m app`` is ``fader``."""
+
+from app.cli import main
+
+main()

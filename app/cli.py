@@ -1,0 +1,225 @@
+"""The ``fader`` command: the only place that puts store, models, engine and page together.
+
+Heavy libraries are imported inside the commands that need them, so that help and small commands answer at once.
+"""
+
+from __future__ import annotations
+
+import sys
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from app.commands.output import StepPrinter, exit_codes, print_json
+from app.settings import Settings
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from app.chat import Chat
+    from app.conversation import Json
+    from app.engine.engine import Models
+    from storage.conversations import Store
+
+app = typer.Typer(
+    name="fader",
+    help="Chat with a language model on your own machine, and see and control how it picks its words.",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+)
+models_app = typer.Typer(help="What models are here, what they need, and what they really are once loaded.", no_args_is_help=True)
+app.add_typer(models_app, name="models")
+
+AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON document.")]
+ModelName = Annotated[str | None, typer.Option("--model", help="builtin, a hub id, a local folder or a GGUF file.")]
+
+
+# -- parts ---------------------------------------------------------------------------------------------------------------
+
+
+def make_store(settings: Settings) -> Store:
+    """The conversations of this data folder; what the user must know about them goes to stderr."""
+    from storage import open_store
+
+    store = open_store(settings.home)
+    for notice in store.notices:
+        typer.echo(f"note: {notice}", err=True)
+    store.interrupt_orphans()
+    return store
+
+
+def make_models(settings: Settings) -> Models:
+    """Loading and freeing of models."""
+    from app.models.service import ModelService
+
+    return ModelService(settings)
+
+
+@contextmanager
+def chat_of(settings: Settings) -> Iterator[Chat]:
+    """Store, engine and use cases, closed in order at the end."""
+    from app.chat import Chat
+    from app.engine.engine import Engine
+
+    chat = Chat(make_store(settings), Engine(make_models(settings), settings), settings)
+    try:
+        yield chat
+    finally:
+        chat.close()
+
+
+# -- commands ------------------------------------------------------------------------------------------------------------
+
+
+@app.command()
+def run(
+    *,
+    host: Annotated[str | None, typer.Option(help="Address to serve on; anything but loopback needs FADER_PASSWORD.")] = None,
+    port: Annotated[int | None, typer.Option(min=1, max=65535, help="Port; the next free one is taken if it is in use.")] = None,
+    no_browser: Annotated[bool, typer.Option("--no-browser", help="Don't open a browser.")] = False,
+    model: ModelName = None,
+) -> None:
+    """Start the page and load the model behind it."""
+    from ui.serve import serve
+
+    chosen = {name: value for name, value in (("host", host), ("port", port), ("model", model)) if value is not None}
+    settings = Settings(**chosen)  # type: ignore[arg-type]  (pydantic checks them)
+    with exit_codes(), chat_of(settings) as chat:
+        chat.engine.load(settings.model)
+        serve(chat, settings, open_browser=not no_browser)
+
+
+@app.command()
+def ask(  # noqa: PLR0913  (a command's options)
+    text: Annotated[str, typer.Argument(help="The message; - reads it from standard input.")],
+    *,
+    system: Annotated[str | None, typer.Option(help="System prompt.")] = None,
+    model: ModelName = None,
+    conversation: Annotated[str | None, typer.Option(help="Go on with this conversation.")] = None,
+    seed: Annotated[int | None, typer.Option(min=0, help="Decides all random choices; drawn and recorded if not given.")] = None,
+    parameter: Annotated[list[str] | None, typer.Option("-p", help="name=value, value as JSON or plain text.")] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Send one message and print the reply."""
+    from app.commands import ask as command
+    from app.parameters.validate import parse_assignment
+
+    with exit_codes():
+        requested: dict[str, Json] = dict(parse_assignment(text) for text in parameter or ())
+        if seed is not None:
+            requested["seed"] = seed
+        with chat_of(Settings()) as chat:
+            started = chat.send(
+                sys.stdin.read() if text == "-" else text,
+                conversation_id=conversation,
+                requested=requested,
+                system_prompt=system,
+                model=model or chat.settings.model,
+            )
+            try:
+                ended = started.run.result() if as_json else command.stream(started)
+            except KeyboardInterrupt:
+                started.run.cancel()
+                ended = started.run.result()
+            name = chat.engine.status().name
+        if as_json:
+            print_json(command.as_json(started, ended, name))
+        command.raise_if_failed(ended)
+
+
+@app.command()
+def params(*, as_json: AsJson = False) -> None:
+    """List every parameter with its range, its off value and when it applies."""
+    from app.commands.listing import parameter_table
+    from app.parameters import describe
+
+    rows = describe()
+    if as_json:
+        print_json(rows)
+    else:
+        typer.echo(parameter_table(rows))
+
+
+@app.command()
+def doctor(*, as_json: AsJson = False) -> None:
+    """Check Python, libraries, folders, the database and the built-in model."""
+    from app.commands.doctor import checks, report
+
+    found = checks(Settings(), _check_store)
+    if as_json:
+        print_json(found)
+    else:
+        typer.echo(report(found))
+    if not all(check["ok"] for check in found):
+        raise typer.Exit(1)
+
+
+def _check_store(settings: Settings) -> str:
+    store = make_store(settings)
+    store.close()
+    return str(settings.database)
+
+
+@models_app.command("list")
+def models_list(*, as_json: AsJson = False) -> None:
+    """Models that are here: built-in, prepared, local, in the hub cache."""
+    from app.commands.listing import model_table
+
+    rows = make_models(Settings()).list()
+    if as_json:
+        print_json(rows)
+    else:
+        typer.echo(model_table(rows))
+
+
+@models_app.command("estimate")
+def models_estimate(name: Annotated[str, typer.Argument()] = "builtin", *, as_json: AsJson = False) -> None:
+    """What a model will need, against what is free; nothing is loaded."""
+    with exit_codes():
+        estimate = make_models(Settings()).estimate(name)
+        if as_json:
+            print_json(estimate)
+        else:
+            typer.echo(estimate["verdict"])
+
+
+@models_app.command("load")
+def models_load(name: Annotated[str, typer.Argument()] = "builtin", *, as_json: AsJson = False) -> None:
+    """Load a model, report what it really is, and free it again."""
+    from app.commands.listing import load_report
+
+    with exit_codes(), _steps() as steps:
+        report = make_models(Settings()).measure(name, progress=steps)
+        steps.close()
+        if as_json:
+            print_json(report)
+        else:
+            typer.echo(load_report(report))
+
+
+@models_app.command("prepare")
+def models_prepare(name: Annotated[str, typer.Argument()] = "builtin", *, as_json: AsJson = False) -> None:
+    """Quantize a model once and keep it in the cache folder, so that later starts take seconds."""
+    with exit_codes(), _steps() as steps:
+        prepared = make_models(Settings()).prepare(name, progress=steps)
+        steps.close()
+        if as_json:
+            print_json(prepared)
+        else:
+            typer.echo(f"{name} is prepared: {prepared['folder']}")
+
+
+@contextmanager
+def _steps() -> Iterator[StepPrinter]:
+    steps = StepPrinter()
+    try:
+        yield steps
+    finally:
+        steps.close()
+
+
+def main() -> None:
+    """Entry point."""
+    app()

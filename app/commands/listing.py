@@ -1,0 +1,44 @@
+"""Lists for people: parameters, models, and what a loaded model really is."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from app.commands.output import human_bytes, table
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from app.conversation import Json
+
+
+def parameter_table(rows: Sequence[dict[str, Json]]) -> str:
+    """Name, type, range and help of every parameter, under its group."""
+    lines: list[str] = []
+    group = None
+    for row in rows:
+        if row["group"] != group:
+            group = row["group"]
+            lines += ["", str(group)]
+        bounds = f"{row['minimum']} … {row['maximum']}" if row["minimum"] is not None else ""
+        lines.append(f"  {row['name']:<34}{row['type']:<10}{bounds:<14}{row['help']}")
+    return "\n".join(lines).lstrip("\n")
+
+
+def model_table(rows: Sequence[dict[str, Json]]) -> str:
+    """Name, kind and size of every model found."""
+    if not rows:
+        return "No models found. Set up the built-in one with: python3 launch.py setup"
+    return table([("NAME", "KIND", "SIZE"), *((r["name"], r["kind"], human_bytes(r["bytes"] or 0)) for r in rows)])
+
+
+def load_report(report: dict[str, Json]) -> str:
+    """Memory, share in 4-bit and warnings."""
+    by_dtype = ", ".join(f"{name} {human_bytes(count)}" for name, count in report["bytes_by_dtype"].items())
+    lines = [
+        f"resident   {human_bytes(report['resident_bytes'])} ({by_dtype})",
+        f"4-bit      {report['share_4bit']:.1%} of all parameters, {report['linear_share_4bit']:.1%} of the linear layers",
+        f"peak       {human_bytes(report['peak_bytes'])} while loading, {report['seconds']:.1f} s",
+        *(f"warning    {warning}" for warning in report["warnings"]),
+    ]
+    return "\n".join(lines)

@@ -1,0 +1,170 @@
+"""The decode loop: what ``generate(custom_generate=…)`` runs instead of its own.
+
+generate prepares everything (config, processors, stopping criteria, cache) and hands it over; ``Decoder`` reports what was prepared, reads the
+prompt in chunks that can be cancelled and reused, and then either decodes itself (greedy and sampling, any number of sequences side
+by side) or lets the library's beam search or assisted decoding go on with the same preparations.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Protocol
+
+from app.engine import sampling
+from app.engine.prefix_cache import can_reuse
+from app.errors import Cancelled
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from threading import Event
+
+    import torch
+    from transformers import GenerationConfig, LogitsProcessorList, PreTrainedModel, StoppingCriteriaList
+
+    from app.engine.prefix_cache import PrefixCache
+
+
+@dataclass(frozen=True, slots=True)
+class Prepared:
+    """What generate prepared for this run, for reading back: config, processors in order, criteria, prompt length in tokens."""
+
+    config: GenerationConfig
+    processors: LogitsProcessorList
+    criteria: StoppingCriteriaList
+    prompt_length: int
+
+
+class Listener(Protocol):
+    """Who is told what happens. ``token`` comes once per new token; ``index`` is the sequence it belongs to."""
+
+    def prepared(self, prepared: Prepared) -> None: ...
+    def prefill(self, done: int, total: int, reused: int) -> None: ...
+    def token(self, index: int, token_id: int) -> None: ...
+
+
+class Observer(Protocol):
+    """Sees each step of our own loop: the trace. ``stage`` comes after each processor, in order.
+
+    ``logits`` and ``scores`` are float32 [batch, vocabulary] and belong to the loop: copy what is kept.
+    """
+
+    def begin(self, logits: torch.Tensor) -> None: ...
+    def stage(self, name: str, scores: torch.Tensor) -> None: ...
+    def chosen(self, scores: torch.Tensor, tokens: list[int], draws: list[float]) -> None: ...
+    def outputs(self, outputs: Any) -> None: ...
+
+
+@dataclass
+class Decoder:
+    """A callable for ``custom_generate``. ``seed`` decides all draws; ``library`` holds what the library's own loops need
+    besides (streamer, assistant_model, tokenizer …)."""
+
+    listener: Listener
+    cancelled: Event
+    seed: int
+    blocks: PrefixCache
+    observer: Observer | None = None
+    library: dict[str, Any] = field(default_factory=dict)
+
+    def __call__(  # noqa: PLR0913  (the signature is generate's)
+        self,
+        model: PreTrainedModel,
+        input_ids: torch.Tensor,
+        logits_processor: LogitsProcessorList,
+        stopping_criteria: StoppingCriteriaList,
+        generation_config: GenerationConfig,
+        **model_kwargs: Any,
+    ) -> Any:
+        """Decode; returns ids of shape [sequences, prompt + new] or generate's output object."""
+        import torch
+        from transformers.generation.configuration_utils import GenerationMode
+
+        prepared = Prepared(generation_config, logits_processor, stopping_criteria, input_ids.shape[1])
+        self.listener.prepared(prepared)
+        mode = generation_config.get_generation_mode(self.library.get("assistant_model"))
+        if mode in (GenerationMode.GREEDY_SEARCH, GenerationMode.SAMPLE):
+            return self._decode(model, input_ids, prepared, model_kwargs)
+        loop: Callable[..., Any] = model._beam_search if "beam" in mode.value else model._assisted_decoding  # noqa: SLF001
+        extra = {} if "beam" in mode.value else self.library
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(self.seed)
+            return loop(input_ids, logits_processor, stopping_criteria, generation_config, **extra, **model_kwargs)
+
+    def _decode(self, model: Any, input_ids: torch.Tensor, prepared: Prepared, kwargs: dict[str, Any]) -> torch.Tensor:
+        import torch
+
+        config, count = prepared.config, input_ids.shape[0]
+        sources = sampling.generators(self.seed, count) if config.do_sample else []
+        compiled = model._valid_auto_compile_criteria(kwargs, config)  # noqa: SLF001
+        forward = model.get_compiled_call(config.compile_config) if compiled else model.__call__
+        outputs = self._prefill(model, input_ids, config, kwargs)
+        alive = torch.ones(count, dtype=torch.bool, device=input_ids.device)
+        with model._optimize_model_for_decode():  # noqa: SLF001
+            while True:
+                logits = outputs.logits[:, -1].to(copy=True, dtype=torch.float32, device=input_ids.device)
+                if self.observer:
+                    self.observer.outputs(outputs)
+                kwargs = model._update_model_kwargs_for_generation(  # noqa: SLF001
+                    outputs, kwargs, is_encoder_decoder=model.config.is_encoder_decoder
+                )
+                del outputs
+                tokens, scores = self._choose(input_ids, logits, prepared, sources)
+                tokens = torch.where(alive, tokens, config._pad_token_tensor) if count > 1 else tokens  # noqa: SLF001
+                input_ids = torch.cat([input_ids, tokens[:, None]], dim=-1)
+                for index in alive.nonzero().flatten().tolist():
+                    self.listener.token(index, int(tokens[index]))
+                alive = alive & ~prepared.criteria(input_ids, scores)
+                if self.cancelled.is_set() or not alive.any():
+                    return input_ids
+                step = model.prepare_inputs_for_generation(
+                    input_ids, next_sequence_length=1 if kwargs.get("use_cache") else None, **kwargs
+                )
+                outputs = forward(**step, return_dict=True)
+
+    def _choose(
+        self, input_ids: torch.Tensor, logits: torch.Tensor, prepared: Prepared, sources: list[torch.Generator]
+    ) -> tuple[torch.Tensor, torch.Tensor]:
+        import torch
+
+        if self.observer:
+            self.observer.begin(logits)
+        scores = logits
+        for processor in prepared.processors:
+            scores = processor(input_ids, scores)
+            if self.observer:
+                self.observer.stage(type(processor).__name__, scores)
+        sampling.check(scores, input_ids.shape[1] - prepared.prompt_length + 1)
+        if sources:
+            numbers = sampling.draws(sources)
+            picked = [sampling.pick(row, draw) for row, draw in zip(scores, numbers, strict=True)]
+        else:
+            numbers, picked = [], scores.argmax(dim=-1).tolist()
+        if self.observer:
+            self.observer.chosen(scores, picked, numbers)
+        return torch.tensor(picked, device=input_ids.device), scores
+
+    def _prefill(self, model: Any, input_ids: torch.Tensor, config: GenerationConfig, kwargs: dict[str, Any]) -> Any:
+        """Read the prompt and return the outputs of its last stretch, the prompt's keys and values being in the cache."""
+        cache = kwargs.get("cache")
+        if model.config.is_encoder_decoder or not kwargs.get("use_cache") or not can_reuse(cache) or cache is None:
+            self.listener.prefill(0, input_ids.shape[1], 0)
+            return model._prefill(input_ids, config, kwargs)  # noqa: SLF001
+        count, total, size = input_ids.shape[0], input_ids.shape[1], self.blocks.block_size
+        ids = input_ids[0].tolist()
+        reused = self.blocks.restore(ids, cache)
+        # All sequences share the prompt: it is read once, and its keys and values are repeated.
+        single = {**kwargs, "position_ids": None}
+        outputs: Any = None
+        for start in range(reused, total, size):
+            if self.cancelled.is_set():
+                raise Cancelled
+            self.listener.prefill(start, total, reused)
+            chunk = input_ids[:1, start : min(start + size, total)]
+            step = model.prepare_inputs_for_generation(chunk, is_first_iteration=start == reused, **single)
+            outputs = model(**step, return_dict=True)
+        self.listener.prefill(total, total, reused)
+        self.blocks.keep(ids, cache)
+        if count > 1:
+            cache.batch_repeat_interleave(count)
+            outputs.logits = outputs.logits[:, -1:].expand(count, -1, -1)
+        return outputs

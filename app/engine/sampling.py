@@ -1,0 +1,67 @@
+"""Choosing a token: the most probable one, or by a recorded draw.
+
+Sampling inverts the cumulative distribution, tokens ordered from the most to the least probable (the lower id first among equals). A run's
+draws come from a generator of its own, so a seed decides its text whatever else runs; and because the draw is one number in
+[0, 1), what another setting would have chosen with the same draw can be computed afterwards.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from app.errors import RunFailed
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    import torch
+
+NEAR = 256
+"""Candidates looked at first; the whole vocabulary is sorted only when the draw falls beyond them."""
+
+
+def generators(seed: int, count: int) -> list[torch.Generator]:
+    """One generator per sequence; sequence ``i`` draws as a run of its own with seed ``seed + i`` would."""
+    import torch
+
+    return [torch.Generator().manual_seed(seed + index) for index in range(count)]
+
+
+def draws(sources: Sequence[torch.Generator]) -> list[float]:
+    """The next number in [0, 1) of each generator, as float64."""
+    import torch
+
+    return [torch.rand((), generator=g, dtype=torch.float64).item() for g in sources]
+
+
+def pick(scores: torch.Tensor, draw: float) -> int:
+    """The token that ``draw`` falls on. ``scores``: float32 [vocabulary], processed logits, -inf for what is excluded."""
+    import torch
+
+    probabilities = torch.softmax(scores, dim=-1, dtype=torch.float64)
+    for width in (min(NEAR, probabilities.numel()), probabilities.numel()):
+        top, ids = probabilities.topk(width) if width == NEAR else probabilities.sort(descending=True, stable=True)
+        cumulative = top.cumsum(0)
+        position = int(torch.searchsorted(cumulative, torch.tensor(draw, dtype=torch.float64, device=top.device), right=True))
+        if position < width and top[position] > 0:
+            return int(ids[position])
+    return int(probabilities.argmax())  # the draw fell into the rounding error at the very end
+
+
+def check(scores: torch.Tensor, step: int) -> None:
+    """Raise RunFailed with a reason when nothing can be chosen. ``scores``: [batch, vocabulary]."""
+    import torch
+
+    best = scores.max(dim=-1).values
+    if torch.isnan(best).any():
+        sentence = (
+            f"The model produced numbers that are not numbers (NaN) at token {step}. "
+            "Switch remove_invalid_values on, or load the model with another compute dtype."
+        )
+        raise RunFailed(sentence)
+    if torch.isneginf(best).any():
+        sentence = (
+            f"At token {step} every token is excluded: the settings that forbid tokens (bad_words_ids, suppress_tokens, "
+            "no_repeat_ngram_size, an output format, …) leave nothing to choose from. Relax one of them."
+        )
+        raise RunFailed(sentence)
