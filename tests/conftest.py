@@ -9,6 +9,7 @@ import os
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
 
 SHARED_CACHE = "FADER_TEST_CACHE"
 
@@ -22,6 +23,9 @@ def _isolate_environment() -> None:
 
 
 _isolate_environment()
+# A busy machine is no failure: examples are not timed.
+settings.register_profile("fader", deadline=None)
+settings.load_profile("fader")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
