@@ -1,0 +1,112 @@
+"""Rows of the parameter table: how long the reply may get and what ends it."""
+
+from __future__ import annotations
+
+from app.parameters import rules
+from app.parameters.row import Group, Parameter
+
+ROWS: tuple[Parameter, ...] = (
+    Parameter(
+        name="max_length",
+        group=Group.LENGTH,
+        kind="int",
+        control="number",
+        library_default=20,
+        minimum=1,
+        limit=lambda facts: facts.context_length,
+        limit_name="the model's context",
+        applies="max_new_tokens is not set",
+        applies_when=rules.max_length_counts,
+        conflicts_with=("max_new_tokens",),
+        neutral=False,
+        null_is_unset=True,
+        help="The most tokens that prompt and reply may have together. max_new_tokens is easier to reason about and takes "
+        "precedence; use this one to bound the whole conversation.",
+    ),
+    Parameter(
+        name="max_new_tokens",
+        group=Group.LENGTH,
+        kind="int",
+        control="slider",
+        fader_default=1024,
+        minimum=1,
+        step=1,
+        slider_high=4096,
+        limit=lambda facts: facts.context_length,
+        limit_name="what the context leaves free",
+        conflicts_with=("max_length",),
+        neutral=False,
+        help="The most tokens the reply may have, the prompt not counted. Fader fits it to the room that the context leaves; "
+        "null means as long as there is room.",
+    ),
+    Parameter(
+        name="min_length",
+        group=Group.LENGTH,
+        kind="int",
+        control="slider",
+        off=0,
+        library_default=0,
+        minimum=0,
+        step=1,
+        slider_high=1024,
+        limit=lambda facts: facts.context_length,
+        limit_name="the model's context",
+        applies="min_new_tokens is 0 and there is an end token",
+        applies_when=rules.min_length_counts,
+        conflicts_with=("min_new_tokens",),
+        help="The end token can't be chosen before prompt and reply together have this many tokens.",
+    ),
+    Parameter(
+        name="min_new_tokens",
+        group=Group.LENGTH,
+        kind="int",
+        control="slider",
+        off=0,
+        off_as_none=True,
+        minimum=0,
+        step=1,
+        slider_high=1024,
+        limit=lambda facts: facts.context_length,
+        limit_name="max_new_tokens",
+        applies="there is an end token",
+        applies_when=rules.ends_by_token,
+        conflicts_with=("min_length", "max_new_tokens"),
+        help="The end token can't be chosen before the reply has this many tokens. It makes a model go on, not necessarily "
+        "with something to say.",
+    ),
+    Parameter(
+        name="early_stopping",
+        group=Group.LENGTH,
+        kind="choice",
+        control="choice",
+        off=False,
+        library_default=False,
+        choices=(False, True, "never"),
+        applies="num_beams above 1",
+        applies_when=rules.with_beams,
+        streams=False,
+        help="When beam search stops: true as soon as num_beams candidates are complete, false once a better one is unlikely, "
+        '"never" only when a better one is impossible.',
+    ),
+    Parameter(
+        name="max_time",
+        group=Group.LENGTH,
+        kind="float",
+        control="slider",
+        minimum=0,
+        above_minimum=True,
+        maximum=86400,
+        step=0.5,
+        slider_high=600,
+        help="Seconds after which the reply ends. The clock is read between tokens, so a slow step is finished first.",
+    ),
+    Parameter(
+        name="stop_strings",
+        group=Group.LENGTH,
+        kind="texts",
+        control="texts",
+        off=[],
+        help="Texts that end the reply as soon as the model writes one of them, even across token borders; the text itself is "
+        "not shown.",
+    ),
+)
