@@ -76,9 +76,11 @@ class StopFilter:
         if self.hit is not None:
             return ""
         self._held += text
-        found = [(self._held.index(s), s) for s in self.stops if s in self._held]
-        if found:
-            position, self.hit = min(found)
+        starts = {s: self._held.index(s) for s in self.stops if s in self._held}
+        if starts:
+            # The one that is complete first counts, however the text happened to be cut into pieces.
+            self.hit = min(starts, key=lambda s: (starts[s] + len(s), starts[s]))
+            position = starts[self.hit]
             safe, self._held = self._held[:position], ""
             return safe
         keep = _overlap(self._held, self.stops)
