@@ -1,0 +1,181 @@
+"""The store: conversations, messages and runs in one SQLite file, behind ``app.store.ConversationStore``.
+
+Only names and domain objects go in and out; each method is one transaction of the room's modules for rows.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Mapping, Sequence
+from functools import partial
+
+from app.conversation import EMPTY, Conversation, Json, Message, Run, ShownMessage, new_id
+from app.store import Page
+from storage import listing, messages, preferences, runs
+from storage.database import Database
+from storage.owners import Owners
+
+
+class Store:
+    """A ``ConversationStore`` over one file. ``notices``: sentences about the opening that the user must be told."""
+
+    def __init__(self, database: Database, owners: Owners | None, notices: Sequence[str] = ()) -> None:
+        self._db = database
+        self._owners = owners
+        self._owner = owners.own if owners else new_id()
+        self.notices = tuple(notices)
+
+    # Conversations
+
+    def create_conversation(self, conversation: Conversation) -> None:
+        """Keep a new, empty conversation; raises RefusedInput when its id is taken."""
+        self.add_conversation(conversation)
+
+    def add_conversation(
+        self,
+        conversation: Conversation,
+        messages: Sequence[Message] = (),
+        traces: Mapping[str, bytes] = EMPTY,
+        trashed_with: Mapping[str, str] = EMPTY,
+    ) -> None:
+        """Keep a whole conversation in one transaction: its messages (parents first) with their runs as they ended, and traces by
+        run id; raises RefusedInput when an id is taken."""
+        self._db.write(partial(listing.add, conversation=conversation, messages=messages, traces=traces, trashed_with=trashed_with))
+
+    def conversation(self, conversation_id: str) -> Conversation:
+        """One conversation, trashed or not; raises NotFound."""
+        with self._db.read() as db:
+            return listing.get(db, conversation_id)
+
+    def conversations(self, query: str = "", *, trashed: bool = False, offset: int = 0, limit: int = 100) -> Page:
+        """A page of the list. Without a query pinned conversations come first, then the latest changed. With one, titles that
+        match come before messages that match, each newest first, and every conversation once."""
+        with self._db.read() as db:
+            return listing.page(db, query, trashed=trashed, offset=max(offset, 0), limit=limit)
+
+    def update_conversation(
+        self,
+        conversation_id: str,
+        *,
+        title: str | None = None,
+        system_prompt: str | None = None,
+        parameters: Mapping[str, Json] | None = None,
+        model: str | None = None,
+        pinned: bool | None = None,
+        shown_leaf: str | None = None,
+    ) -> Conversation:
+        """Change the named fields (None leaves a field alone) and return the result; raises NotFound."""
+        changes = {
+            "title": title,
+            "system_prompt": system_prompt,
+            "parameters": parameters,
+            "model": model,
+            "pinned": pinned,
+            "shown_leaf": shown_leaf,
+        }
+        wanted = {name: value for name, value in changes.items() if value is not None}
+        return self._db.write(partial(listing.update, conversation_id=conversation_id, changes=wanted))
+
+    def trash(self, conversation_ids: Sequence[str]) -> None:
+        """Move conversations to the trash."""
+        self._db.write(partial(listing.trash, conversation_ids=conversation_ids))
+
+    def restore(self, conversation_ids: Sequence[str]) -> None:
+        """Take conversations out of the trash."""
+        self._db.write(partial(listing.restore, conversation_ids=conversation_ids))
+
+    def purge(self, conversation_ids: Sequence[str]) -> None:
+        """Destroy trashed conversations for good; others are left alone."""
+        self._db.write(partial(listing.purge, conversation_ids=conversation_ids))
+
+    # Messages
+
+    def message(self, message_id: str) -> Message:
+        """One message with its run; raises NotFound."""
+        with self._db.read() as db:
+            return messages.get(db, message_id)
+
+    def messages(self, conversation_id: str) -> tuple[Message, ...]:
+        """All messages of a conversation, trashed ones too, parents first; raises NotFound."""
+        with self._db.read() as db:
+            return messages.whole(db, conversation_id)[0]
+
+    def branch(self, conversation_id: str, leaf_id: str | None = None) -> tuple[ShownMessage, ...]:
+        """From the root to ``leaf_id`` (default: the shown leaf, else the newest leaf), without trashed messages."""
+        with self._db.read() as db:
+            return messages.branch(db, conversation_id, leaf_id)
+
+    def leaf_under(self, message_id: str) -> str:
+        """The newest leaf below a message (itself when it has no children): where paging to a sibling leads."""
+        with self._db.read() as db:
+            return messages.leaf_under(db, message_id)
+
+    def trash_message(self, message_id: str, *, subtree: bool) -> None:
+        """Move one message (its children move up to its parent) or its whole subtree to the trash."""
+        self._db.write(partial(messages.trash, message_id=message_id, subtree=subtree))
+
+    def restore_message(self, message_id: str) -> None:
+        """Undo ``trash_message`` exactly."""
+        self._db.write(partial(messages.restore, message_id=message_id))
+
+    # Runs
+
+    def begin_run(self, messages_: Sequence[Message], run: Run) -> None:
+        """In one transaction: add the messages (parents first, the last is the empty reply), add its run, show that reply.
+
+        Raises NotFound when the message to answer has been deleted, RefusedInput when an id is taken."""
+        self._db.write(partial(messages.begin, messages=tuple(messages_), run=run, owner=self._owner))
+
+    def flush_run(self, run_id: str, content: str, status: str) -> None:
+        """Keep the partial text of a running reply; a run that has ended is left alone."""
+        self._db.write(partial(runs.flush, run_id=run_id, content=content, status=status))
+
+    def finish_run(self, run: Run, content: str, trace: bytes | None = None) -> None:
+        """In one transaction: the final text, the run as it ended, and its trace."""
+        self._db.write(partial(runs.finish, run=run, content=content, trace=trace))
+
+    def run(self, run_id: str) -> Run:
+        """One run; raises NotFound."""
+        with self._db.read() as db:
+            return runs.get(db, run_id)
+
+    def trace(self, run_id: str) -> bytes | None:
+        """The stored trace of a run, if it has one."""
+        with self._db.read() as db:
+            return runs.trace(db, run_id)
+
+    def interrupt_orphans(self) -> int:
+        """Mark unfinished runs whose process has ended as interrupted, keeping their text; returns how many."""
+        if self._owners is None:
+            return 0
+        return self._db.write(partial(runs.interrupt, alive=self._owners.alive))
+
+    # Presets and settings
+
+    def presets(self) -> Mapping[str, Mapping[str, Json]]:
+        """The user's own presets by name."""
+        with self._db.read() as db:
+            return preferences.presets(db)
+
+    def save_preset(self, name: str, parameters: Mapping[str, Json]) -> None:
+        """Add or replace a preset."""
+        self._db.write(partial(preferences.save_preset, name=name, parameters=parameters))
+
+    def delete_preset(self, name: str) -> None:
+        """Remove a preset; raises NotFound."""
+        self._db.write(partial(preferences.delete_preset, name=name))
+
+    def setting(self, key: str) -> Json:
+        """A small remembered value; None when never set."""
+        with self._db.read() as db:
+            return preferences.setting(db, key)
+
+    def save_setting(self, key: str, value: Json) -> None:
+        """Remember a small value."""
+        self._db.write(partial(preferences.save_setting, name=key, value=value))
+
+    def close(self) -> None:
+        """Finish pending writes and close the file. Safe to call twice."""
+        self._db.close()
+        if self._owners:
+            self._owners.leave()

@@ -1,0 +1,93 @@
+"""A query as FTS5 expressions: every piece of typed text is quoted, so that none can act as an operator."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from storage.index import RUN, normal
+from storage.query import Query, known
+
+_LISTABLE = 500
+"""Up to so many sets of parameters are named in the expression; more are compared hit by hit."""
+
+
+@dataclass(frozen=True, slots=True)
+class Match:
+    """``words`` (FTS5 terms, all of which must hold) for titles and messages, ``filters`` for messages only. ``literal``:
+    case-folded texts that must occur as they are, because the index knows only their parts. ``documents``: keys of the
+    effective parameters that are wanted, None for any."""
+
+    words: tuple[str, ...]
+    filters: tuple[str, ...]
+    literal: tuple[str, ...] = ()
+    documents: frozenset[int] | None = None
+
+    @property
+    def title(self) -> str:
+        """The expression for titles; empty when there is no word to look for."""
+        return " AND ".join(self.words)
+
+    @property
+    def message(self) -> str:
+        """The expression for messages."""
+        return " AND ".join(self.words + self.filters)
+
+    def occurs_in(self, text: str) -> bool:
+        """Whether the literal texts occur."""
+        return not self.literal or all(part in normal(text).casefold() for part in self.literal)
+
+
+def match(db: sqlite3.Connection, query: Query) -> Match:
+    """The expressions of a query; parameter conditions are looked up among the parameters that runs really had."""
+    pieces = [piece for word in query.words for piece in _pieces(word)]
+    words = tuple(
+        term for place, piece in enumerate(pieces) for term in _terms(piece, beginning=place == len(pieces) - 1)
+    )
+    literal = tuple(piece.casefold() for piece in pieces if RUN.match(piece) and len(piece) > 2)  # noqa: PLR2004 (pairs suffice)
+    filters = [f"flags : {quote(flag)}" for flag in query.flags] + [f"model : {quote(name)} *" for name in query.models]
+    documents = _documents(db, query) if query.conditions else None
+    if documents is not None:
+        names = " OR ".join(quote(f"e{key}") for key in sorted(documents))
+        filters.append(f"flags : ({names})" if 0 < len(documents) <= _LISTABLE else 'flags : "roleassistant"')
+    return Match(words, tuple(filters), literal, documents)
+
+
+def quote(text: str) -> str:
+    """Text as an FTS5 string."""
+    return '"' + text.replace('"', '""') + '"'
+
+
+def _pieces(word: str) -> Iterator[str]:
+    """A word cut where a script without blanks begins or ends; pieces without a letter are left out."""
+    last = 0
+    for run in RUN.finditer(word):
+        yield from filter(known, (word[last : run.start()], run.group()))
+        last = run.end()
+    yield from filter(known, (word[last:],))
+
+
+def _terms(piece: str, *, beginning: bool) -> Iterator[str]:
+    if not RUN.match(piece):
+        yield f"text : {quote(piece)}{' *' if beginning else ''}"
+    elif len(piece) == 1:
+        yield f"pairs : {quote(piece)}"
+    else:
+        for pair in dict.fromkeys(map("".join, zip(piece, piece[1:], strict=False))):
+            yield f"pairs : {quote(pair)}"
+
+
+_DISTINCT = """
+    WITH RECURSIVE used (key) AS (
+        SELECT min(effective) FROM runs
+        UNION ALL SELECT (SELECT min(effective) FROM runs WHERE effective > used.key) FROM used WHERE used.key IS NOT NULL
+    )
+    SELECT d.key, d.body FROM used JOIN documents d ON d.key = used.key
+"""
+"""The distinct effective parameters, by hopping along the index instead of reading it all."""
+
+
+def _documents(db: sqlite3.Connection, query: Query) -> frozenset[int]:
+    return frozenset(key for key, body in db.execute(_DISTINCT) if query.holds(json.loads(body)))

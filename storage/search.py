@@ -1,0 +1,113 @@
+"""Answers to a query: titles that match, then messages that match, each newest first, every conversation once."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterator
+from itertools import chain
+
+from app.store import Hit, Page
+from storage.matching import Match, match
+from storage.query import Query
+from storage.rows import conversation_of
+from storage.snippets import snippet
+
+_NEAR = 20_000
+"""How many of the newest messages are read when only punctuation is looked for, which no index knows."""
+
+
+def answer(db: sqlite3.Connection, query: Query, *, trashed: bool, offset: int, limit: int) -> Page:
+    """A page of conversations that match."""
+    wanted = match(db, query)
+    if wanted.documents == frozenset():
+        return Page((), more=False)
+    found: dict[int, int | None] = {}
+    for conversation, message in chain(_titles(db, query, wanted, trashed), _messages(db, query, wanted, trashed)):
+        found.setdefault(conversation, message)
+        if len(found) > offset + limit:
+            break
+    chosen = list(found.items())[offset : offset + limit]
+    hits = tuple(_hit(db, query, conversation, message) for conversation, message in chosen)
+    return Page(hits, more=len(found) > offset + limit)
+
+
+def _hit(db: sqlite3.Connection, query: Query, conversation: int, message: int | None) -> Hit:
+    row = db.execute("SELECT * FROM conversations WHERE key = ?", (conversation,)).fetchone()
+    if message is None:
+        return Hit(conversation_of(row))
+    id_, content = db.execute("SELECT id, content FROM messages WHERE key = ?", (message,)).fetchone()
+    return Hit(conversation_of(row), snippet(content, query.words), id_)
+
+
+_TITLES = """
+    SELECT c.key, c.title FROM title_search s CROSS JOIN conversations c ON c.key = s.rowid
+    WHERE title_search MATCH ? AND (c.trashed_at IS NOT NULL) = ? AND c.updated_at >= ? AND c.created_at < ?
+    ORDER BY s.rowid DESC
+"""
+
+
+def _titles(db: sqlite3.Connection, query: Query, wanted: Match, trashed: bool) -> Iterator[tuple[int, None]]:
+    if not wanted.title:
+        return
+    for key, title in db.execute(_TITLES, (wanted.title, trashed, query.after_stamp, query.before_stamp)):
+        if wanted.occurs_in(title) and _has_message(db, query, wanted, key):
+            yield key, None
+
+
+def _has_message(db: sqlite3.Connection, query: Query, wanted: Match, conversation: int) -> bool:
+    """Whether a conversation has a message that passes the filters (if there are any)."""
+    if not wanted.filters:
+        return True
+    (oldest, newest) = db.execute(
+        "SELECT min(key), max(key) FROM messages WHERE conversation = ?", (conversation,)
+    ).fetchone()
+    if oldest is None:
+        return False
+    first, last = query.keys
+    expression = " AND ".join(wanted.filters)
+    rows = db.execute(_MESSAGES, (expression, max(first, oldest), min(last, newest)))
+    return any(row["conversation"] == conversation and _wanted(db, wanted, row["key"]) for row in rows)
+
+
+_MESSAGES = """
+    SELECT m.key, m.conversation, c.trashed_at IS NOT NULL AS trashed
+    FROM message_search s CROSS JOIN messages m ON m.key = s.rowid CROSS JOIN conversations c ON c.key = m.conversation
+    WHERE message_search MATCH ? AND s.rowid BETWEEN ? AND ?
+    ORDER BY s.rowid DESC
+"""
+
+
+def _messages(db: sqlite3.Connection, query: Query, wanted: Match, trashed: bool) -> Iterator[tuple[int, int]]:
+    if not wanted.message:
+        yield from _punctuation(db, query, trashed)
+        return
+    for row in db.execute(_MESSAGES, (wanted.message, *query.keys)):
+        if row["trashed"] == trashed and _wanted(db, wanted, row["key"]) and _occurs(db, wanted, row["key"]):
+            yield row["conversation"], row["key"]
+
+
+def _wanted(db: sqlite3.Connection, wanted: Match, message: int) -> bool:
+    """Whether a message's run had parameters that fulfil the conditions."""
+    if wanted.documents is None:
+        return True
+    row = db.execute("SELECT effective FROM runs WHERE message = ?", (message,)).fetchone()
+    return row is not None and row["effective"] in wanted.documents
+
+
+def _occurs(db: sqlite3.Connection, wanted: Match, message: int) -> bool:
+    """Whether a message has the literal texts (if there are any)."""
+    return not wanted.literal or wanted.occurs_in(
+        db.execute("SELECT content FROM messages WHERE key = ?", (message,)).fetchone()["content"]
+    )
+
+
+_LITERAL = """
+    SELECT m.conversation, m.key, m.content FROM messages m JOIN conversations c ON c.key = m.conversation
+    WHERE m.indexed AND (c.trashed_at IS NOT NULL) = ? AND m.key BETWEEN ? AND ? ORDER BY m.key DESC LIMIT ?
+"""
+
+
+def _punctuation(db: sqlite3.Connection, query: Query, trashed: bool) -> Iterator[tuple[int, int]]:
+    for conversation, key, content in db.execute(_LITERAL, (trashed, *query.keys, _NEAR)):
+        if all(word in content for word in query.words):
+            yield conversation, key
