@@ -241,6 +241,7 @@ class Engine:
         if self._loaded is not None:
             self._models.unload(self._loaded)
         self._blocks.clear()
+        _forget_own_settings(loaded)
         self._loaded = loaded
         self._status = ModelStatus("ready", name, loaded.facts)
 
@@ -255,6 +256,14 @@ class Engine:
             self._blocks.clear()
             self._models.unload(loaded)
         self._status = ModelStatus("none")
+
+
+def _forget_own_settings(loaded: LoadedModel) -> None:
+    """Empty the model's own generation config: its values come in through the resolution (``facts.generation_defaults``), where
+    they are shown and can be switched off; generate would fill every "off" that is None from here."""
+    from transformers import GenerationConfig
+
+    loaded.model.generation_config = GenerationConfig()
 
 
 def _record(run: LiveRun) -> Run:
