@@ -87,7 +87,7 @@ class Engine:
             place = len(self._ahead()) + 1
             self._runs[run.id] = run
             self._queue.append(run)
-            run.append(StatusChanged(RunStatus.QUEUED, f"Place {place} in the queue" if place > 1 else ""))
+            run.append(_place(place))
             self._forget()
             self._wake.notify_all()
         return run
@@ -100,7 +100,7 @@ class Engine:
     def queue(self) -> tuple[LiveRun, ...]:
         """Runs that have not ended, the current one first."""
         with self._wake:
-            return tuple(item for item in self._ahead() if isinstance(item, LiveRun))
+            return tuple(item for item in self._ahead() if isinstance(item, LiveRun) and not item.ended)
 
     def load(self, name: str) -> LoadJob:
         """Queue the loading of a model; the previous one stays usable until then, and afterwards if loading fails."""
@@ -186,7 +186,14 @@ class Engine:
             if self._closing:
                 return None
             self._current = self._queue.popleft()
+            self._tell_places()
             return self._current
+
+    def _tell_places(self) -> None:
+        """Everybody who waits has moved up."""
+        for place, item in enumerate(self._queue, start=2):
+            if isinstance(item, LiveRun):
+                item.append(_place(place))
 
     def _run(self, run: LiveRun) -> None:
         from app.engine.execute import execute
@@ -264,6 +271,10 @@ def _forget_own_settings(loaded: LoadedModel) -> None:
     from transformers import GenerationConfig
 
     loaded.model.generation_config = GenerationConfig()
+
+
+def _place(place: int) -> StatusChanged:
+    return StatusChanged(RunStatus.QUEUED, f"Place {place} in the queue" if place > 1 else "")
 
 
 def _record(run: LiveRun) -> Run:

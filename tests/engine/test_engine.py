@@ -82,6 +82,7 @@ def test_runs_wait_in_line_and_know_their_place(engine: Engine) -> None:
     assert [run.id for run in engine.queue()] == [first.id, second.id, third.id]
     assert "Place 3" in follow(third, is_status(RunStatus.QUEUED))[-1].detail
     first.cancel()
+    follow(third, lambda e: isinstance(e, StatusChanged) and "Place 2" in e.detail)
     assert second.result(60).run.status is RunStatus.DONE
     assert third.result(60).run.status is RunStatus.DONE
     assert engine.queue() == ()
