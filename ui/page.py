@@ -1,0 +1,132 @@
+"""The page's layout, and the few Gradio events there are: asking for a reply, and showing a conversation's settings.
+
+Gradio owns the controls. The chat and the list of conversations are filled by assets/script.js from the routes of ui/server.py; it asks
+for replies through one invisible component, the bridge, because a request must take the values of all controls along.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import gradio as gr
+from fastapi import FastAPI
+
+from app.chat import Chat
+from app.settings import Settings
+from ui import shell, static
+from ui.actions import Actions
+from ui.api_errors import sentence
+from ui.models_panel import build_models_panel
+from ui.panel import NoParameters, ParametersPanel
+from ui.theme import theme
+
+BRIDGE_ON_LOAD = "window.faderTrigger = trigger; window.dispatchEvent(new Event('fader-bridge'));"
+ANSWER_ON_LOAD = (
+    "watch('value', () => window.dispatchEvent(new CustomEvent('fader-answer', {detail: JSON.parse(props.value || 'null')})));"
+)
+
+
+def mount(app: FastAPI, chat: Chat, settings: Settings) -> FastAPI:
+    """Put the page at ``/`` of ``app``; nothing of it is fetched from elsewhere or reported anywhere."""
+    head = (
+        '<meta name="viewport" content="width=device-width, initial-scale=1">'
+        f'<link rel="icon" href="{static.address("icon.svg")}" type="image/svg+xml">'
+        f'<link rel="stylesheet" href="{static.address("style.css")}">'
+        f'<script src="{static.address("script.js")}"></script>'
+    )
+    return gr.mount_gradio_app(
+        app,
+        build_page(chat, settings),
+        path="/",
+        theme=theme(),
+        head=head,
+        footer_links=[],
+        run_history=False,
+        ssr_mode=False,
+        pwa=False,
+        show_error=True,
+        allowed_paths=[],
+    )
+
+
+def build_page(chat: Chat, settings: Settings) -> gr.Blocks:
+    """The whole page."""
+    with gr.Blocks(title="Fader", analytics_enabled=False, fill_width=True, fill_height=True) as page:
+        with gr.Row(elem_id="app"):
+            gr.HTML(shell.SIDEBAR, elem_id="sidebar", js_on_load=None, apply_default_css=False)
+            with gr.Column(elem_id="main"):
+                gr.HTML(shell.TOPBAR, elem_id="topbar", js_on_load=None, apply_default_css=False)
+                gr.HTML(shell.CHAT.format(max_chars=settings.max_message_chars), elem_id="chat", js_on_load=None, apply_default_css=False)
+                _composer()
+            with gr.Column(elem_id="panel"):
+                system_prompt, parameters = _panel(chat)
+        gr.HTML(shell.TOASTS, elem_id="overlays", js_on_load=None, apply_default_css=False)
+        _wire(chat, system_prompt, parameters)
+    return page
+
+
+def _composer() -> None:
+    with gr.Column(elem_id="composer"):
+        gr.Textbox(
+            elem_id="prompt",
+            lines=1,
+            max_lines=8,
+            show_label=False,
+            label="Message",
+            placeholder="Message",
+            container=False,
+            autofocus=True,
+        )
+        with gr.Row(elem_id="composer-actions"):
+            gr.Button("Regenerate", elem_id="regenerate", size="sm", min_width=0)
+            gr.Button("Continue", elem_id="continue", size="sm", min_width=0)
+            gr.Button("Stop", elem_id="stop", size="sm", variant="stop", min_width=0)
+            gr.Button("Send", elem_id="send", size="sm", variant="primary", min_width=0)
+
+
+def _panel(chat: Chat) -> tuple[gr.Textbox, ParametersPanel]:
+    with gr.Tabs():
+        with gr.Tab("Settings", id="settings"):
+            system_prompt = gr.Textbox(
+                label="System prompt",
+                elem_id="system-prompt",
+                lines=2,
+                max_lines=10,
+                placeholder="How the model should behave in this conversation",
+            )
+            parameters = _parameters(chat)
+        with gr.Tab("Model", id="model", render_children=True):
+            build_models_panel(chat)
+    return system_prompt, parameters
+
+
+def _parameters(chat: Chat) -> ParametersPanel:
+    """The parameters panel, built by ui/controls.py: ``build_parameters_panel(chat) -> ParametersPanel``."""
+    gr.HTML('<p class="hint">Parameters appear here.</p>', elem_id="parameters")
+    return NoParameters()
+
+
+def _wire(chat: Chat, system_prompt: gr.Textbox, parameters: ParametersPanel) -> None:
+    actions = Actions(chat)
+    bridge = gr.HTML("", elem_id="bridge", visible="hidden", js_on_load=BRIDGE_ON_LOAD)
+    answer = gr.HTML("", elem_id="answer", visible="hidden", html_template="", js_on_load=ANSWER_ON_LOAD)
+
+    def act(event: gr.EventData, system_text: str, *values: Any) -> str:  # noqa: ANN401  (whatever the controls hold)
+        asked: dict[str, Any] = event._data  # noqa: SLF001  (Gradio gives custom data no public name)
+        return json.dumps(actions.answer(asked, system_text, lambda: parameters.requested(values)))
+
+    def show(event: gr.EventData) -> list[Any]:
+        asked: dict[str, Any] = event._data  # noqa: SLF001
+        nonce = asked.get("nonce")
+        try:
+            conversation = chat.store.conversation(asked["conversation"])
+        except Exception as error:  # noqa: BLE001  (Gradio would show the page an empty error)
+            kept = [gr.skip()] * (1 + len(parameters.outputs))
+            return [json.dumps({"nonce": nonce, "error": sentence(error)}), *kept]
+        shown = parameters.shown(conversation.parameters)
+        return [json.dumps({"nonce": nonce}), conversation.system_prompt, *shown]
+
+    every: dict[str, Any] = {"trigger_mode": "multiple", "concurrency_limit": None, "show_progress": "hidden", "api_visibility": "private"}
+    bridge.submit(act, [system_prompt, *parameters.inputs], [answer], **every)
+    bridge.select(show, None, [answer, system_prompt, *parameters.outputs], **every)

@@ -1,0 +1,43 @@
+"""What the page asks of the parameters panel (ui/controls.py), whoever builds it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Protocol
+
+from gradio.components import Component
+
+from app.conversation import Json
+
+
+class ParametersPanel(Protocol):
+    """The controls of all generation parameters, built inside the page's column for them."""
+
+    @property
+    def inputs(self) -> Sequence[Component]:
+        """The controls, in the order in which ``requested`` takes their values."""
+
+    @property
+    def outputs(self) -> Sequence[Component]:
+        """The controls that ``shown`` sets."""
+
+    def requested(self, values: Sequence[Any]) -> dict[str, Json]:
+        """The parameters that are set, out of the controls' values; raises BadParameter."""
+
+    def shown(self, parameters: Mapping[str, Json]) -> Sequence[Any]:
+        """A value or update for each of ``outputs``, so that the controls show these parameters as set and no others."""
+
+
+class NoParameters:
+    """Stands in where there is no panel: nothing is set."""
+
+    inputs: Sequence[Component] = ()
+    outputs: Sequence[Component] = ()
+
+    def requested(self, values: Sequence[Any]) -> dict[str, Json]:  # noqa: ARG002  (the protocol's)
+        """Nothing."""
+        return {}
+
+    def shown(self, parameters: Mapping[str, Json]) -> Sequence[Any]:  # noqa: ARG002  (the protocol's)
+        """Nothing."""
+        return ()

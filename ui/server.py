@@ -1,0 +1,37 @@
+"""The web server's application: Gradio's page, Fader's own small routes, and the guard in front of both."""
+
+from __future__ import annotations
+
+import os
+
+from fastapi import FastAPI
+
+from app.chat import Chat
+from app.conversation import Json
+from app.settings import Settings
+from ui import api_conversations, api_errors, api_messages, api_model, api_runs, guard, static
+
+os.environ["GRADIO_ANALYTICS_ENABLED"] = "False"  # Gradio reads it when it is imported, and then asks nobody on the network
+
+
+def create_app(chat: Chat, settings: Settings) -> FastAPI:
+    """Everything behind one address. Raises RefusedInput when the settings would let strangers in without a password."""
+    from ui.page import mount  # noqa: PLC0415  (imports Gradio, which must come after the line above)
+
+    app = FastAPI(title="Fader", docs_url=None, redoc_url=None, openapi_url=None)
+    api_errors.install(app)
+    guard.install(app, settings, assets=[f"{static.PREFIX}/{name}" for name in static.NAMES])
+
+    @app.get("/healthz")
+    def health() -> Json:
+        return {"status": "ok", "model": chat.engine.status().name}
+
+    for routes in (
+        api_runs.router(chat),
+        api_conversations.router(chat),
+        api_messages.router(chat),
+        api_model.router(chat),
+        static.router(),
+    ):
+        app.include_router(routes)
+    return mount(app, chat, settings)
