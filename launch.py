@@ -316,7 +316,7 @@ class Setup:
                 if not missing:
                     return
                 try:
-                    self.do(missing[0], f"[{5 - len(missing) - test}/{4 - test}]")
+                    self.do(missing[0], self.number(missing[0], test=test))
                 except Failed as failure:
                     if not (without_model and missing[0].name == "model" and failure.cause == "no network"):
                         raise
@@ -331,6 +331,11 @@ class Setup:
             return steps
         # Packages for testing include those for running.
         return [s for s in steps if done.get(s.name) not in {s.key, s.key + " test"}]
+
+    def number(self, step: Step, *, test: bool) -> str:
+        """Where a step stands among all, as [2/4]."""
+        names = [each.name for each in self.steps(test=test)]
+        return f"[{names.index(step.name) + 1}/{len(names)}]"
 
     def do(self, step: Step, number: str) -> None:
         """Do one step and note it; until then it counts as not done."""
