@@ -50,7 +50,7 @@ class Chat:
         self.settings = settings
         self._recorder = Recorder(store, settings.flush_seconds)
 
-    def send(  # noqa: PLR0913  (a message, where it goes, and how it is answered)
+    def send(
         self,
         text: str,
         *,
@@ -86,7 +86,9 @@ class Chat:
         """Start another reply beside an assistant message, or below a user message."""
         message = self.store.message(message_id)
         parent = message_id if message.role is Role.USER else message.parent_id
-        return self._start(self.store.conversation(message.conversation_id), [], self._checked(requested), parent_id=parent)
+        return self._start(
+            self.store.conversation(message.conversation_id), [], self._checked(requested), parent_id=parent
+        )
 
     def continue_reply(self, message_id: str, *, requested: Mapping[str, Json] = EMPTY) -> Started:
         """Start a sibling reply that begins with all tokens of this one and goes on.
@@ -143,7 +145,9 @@ class Chat:
             raise RefusedInput(sentence)
         limit = self.settings.max_message_chars
         if len(text) > limit:
-            sentence = f"The message has {len(text):,} characters; the limit is {limit:,}. Shorten it or send it in parts."
+            sentence = (
+                f"The message has {len(text):,} characters; the limit is {limit:,}. Shorten it or send it in parts."
+            )
             raise RefusedInput(sentence)
 
     def _checked(self, requested: Mapping[str, Json]) -> dict[str, Json]:

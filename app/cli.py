@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import sys
 from contextlib import contextmanager
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -20,7 +19,7 @@ if TYPE_CHECKING:
 
     from app.chat import Chat
     from app.conversation import Json
-    from app.engine.engine import Models
+    from app.models.service import ModelService
     from storage.conversations import Store
 
 app = typer.Typer(
@@ -29,7 +28,9 @@ app = typer.Typer(
     no_args_is_help=True,
     pretty_exceptions_enable=False,
 )
-models_app = typer.Typer(help="What models are here, what they need, and what they really are once loaded.", no_args_is_help=True)
+models_app = typer.Typer(
+    help="What models are here, what they need, and what they really are once loaded.", no_args_is_help=True
+)
 app.add_typer(models_app, name="models")
 
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON document.")]
@@ -50,7 +51,7 @@ def make_store(settings: Settings) -> Store:
     return store
 
 
-def make_models(settings: Settings) -> Models:
+def make_models(settings: Settings) -> ModelService:
     """Loading and freeing of models."""
     from app.models.service import ModelService
 
@@ -76,8 +77,12 @@ def chat_of(settings: Settings) -> Iterator[Chat]:
 @app.command()
 def run(
     *,
-    host: Annotated[str | None, typer.Option(help="Address to serve on; anything but loopback needs FADER_PASSWORD.")] = None,
-    port: Annotated[int | None, typer.Option(min=1, max=65535, help="Port; the next free one is taken if it is in use.")] = None,
+    host: Annotated[
+        str | None, typer.Option(help="Address to serve on; anything but loopback needs FADER_PASSWORD.")
+    ] = None,
+    port: Annotated[
+        int | None, typer.Option(min=1, max=65535, help="Port; the next free one is taken if it is in use.")
+    ] = None,
     no_browser: Annotated[bool, typer.Option("--no-browser", help="Don't open a browser.")] = False,
     model: ModelName = None,
 ) -> None:
@@ -85,20 +90,22 @@ def run(
     from ui.serve import serve
 
     chosen = {name: value for name, value in (("host", host), ("port", port), ("model", model)) if value is not None}
-    settings = Settings(**chosen)  # type: ignore[arg-type]  (pydantic checks them)
+    settings = Settings.model_validate({**Settings().model_dump(), **chosen})
     with exit_codes(), chat_of(settings) as chat:
         chat.engine.load(settings.model)
         serve(chat, settings, open_browser=not no_browser)
 
 
 @app.command()
-def ask(  # noqa: PLR0913  (a command's options)
+def ask(
     text: Annotated[str, typer.Argument(help="The message; - reads it from standard input.")],
     *,
     system: Annotated[str | None, typer.Option(help="System prompt.")] = None,
     model: ModelName = None,
     conversation: Annotated[str | None, typer.Option(help="Go on with this conversation.")] = None,
-    seed: Annotated[int | None, typer.Option(min=0, help="Decides all random choices; drawn and recorded if not given.")] = None,
+    seed: Annotated[
+        int | None, typer.Option(min=0, help="Decides all random choices; drawn and recorded if not given.")
+    ] = None,
     parameter: Annotated[list[str] | None, typer.Option("-p", help="name=value, value as JSON or plain text.")] = None,
     as_json: AsJson = False,
 ) -> None:
@@ -133,7 +140,7 @@ def ask(  # noqa: PLR0913  (a command's options)
 def params(*, as_json: AsJson = False) -> None:
     """List every parameter with its range, its off value and when it applies."""
     from app.commands.listing import parameter_table
-    from app.parameters import describe
+    from app.parameters.table import describe
 
     rows = describe()
     if as_json:

@@ -44,7 +44,8 @@ class Recorder:
         try:
             while True:
                 wait = max(0.0, due - monotonic()) if text != written else None
-                for seen, event in run.wait(seen, wait):  # noqa: B007  (seen is where the next wait goes on)
+                for number, event in run.wait(seen, wait):
+                    seen = number
                     if isinstance(event, Ended):
                         self._end(run, event)
                         return

@@ -15,7 +15,7 @@ from app.conversation import Conversation, Json, Message, Run, ShownMessage
 
 @dataclass(frozen=True, slots=True)
 class Hit:
-    """A conversation in a list. ``snippet`` is text around the match with ``\\x02`` and ``\\x03`` around each matched part,
+    """A conversation in a list. ``snippet`` is text around the match with the characters 2 and 3 around each matched part,
     and ``message_id`` the message it stands in; both None unless the list answers a query that matched a message."""
 
     conversation: Conversation

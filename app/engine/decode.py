@@ -1,8 +1,8 @@
 """The decode loop: what ``generate(custom_generate=…)`` runs instead of its own.
 
-generate prepares everything (config, processors, stopping criteria, cache) and hands it over; ``Decoder`` reports what was prepared, reads the
-prompt in chunks that can be cancelled and reused, and then either decodes itself (greedy and sampling, any number of sequences side
-by side) or lets the library's beam search or assisted decoding go on with the same preparations.
+generate prepares everything (config, processors, stopping criteria, cache) and hands it over; ``Decoder`` reports what was
+prepared, reads the prompt in chunks that can be cancelled and reused, and then either decodes itself (greedy and sampling, any
+number of sequences side by side) or lets the library's beam search or assisted decoding go on with the same preparations.
 """
 
 from __future__ import annotations
@@ -15,7 +15,6 @@ from app.engine.prefix_cache import can_reuse
 from app.errors import Cancelled
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
     from threading import Event
 
     import torch
@@ -37,9 +36,14 @@ class Prepared:
 class Listener(Protocol):
     """Who is told what happens. ``token`` comes once per new token; ``index`` is the sequence it belongs to."""
 
-    def prepared(self, prepared: Prepared) -> None: ...
-    def prefill(self, done: int, total: int, reused: int) -> None: ...
-    def token(self, index: int, token_id: int) -> None: ...
+    def prepared(self, prepared: Prepared) -> None:
+        """Generate has prepared everything."""
+
+    def prefill(self, done: int, total: int, reused: int) -> None:
+        """``done`` of ``total`` prompt tokens have been read, ``reused`` of them from the cache."""
+
+    def token(self, index: int, token_id: int) -> None:
+        """Sequence ``index`` has one more token."""
 
 
 class Observer(Protocol):
@@ -48,10 +52,17 @@ class Observer(Protocol):
     ``logits`` and ``scores`` are float32 [batch, vocabulary] and belong to the loop: copy what is kept.
     """
 
-    def begin(self, logits: torch.Tensor) -> None: ...
-    def stage(self, name: str, scores: torch.Tensor) -> None: ...
-    def chosen(self, scores: torch.Tensor, tokens: list[int], draws: list[float]) -> None: ...
-    def outputs(self, outputs: Any) -> None: ...
+    def outputs(self, outputs: Any) -> None:
+        """The model's whole output of this step."""
+
+    def begin(self, logits: torch.Tensor) -> None:
+        """The logits as the model gave them."""
+
+    def stage(self, name: str, scores: torch.Tensor) -> None:
+        """What the processor of this class left."""
+
+    def chosen(self, scores: torch.Tensor, tokens: list[int], draws: list[float]) -> None:
+        """The step's tokens, and the draws that picked them (none when greedy)."""
 
 
 @dataclass
@@ -66,7 +77,7 @@ class Decoder:
     observer: Observer | None = None
     library: dict[str, Any] = field(default_factory=dict)
 
-    def __call__(  # noqa: PLR0913  (the signature is generate's)
+    def __call__(
         self,
         model: PreTrainedModel,
         input_ids: torch.Tensor,
@@ -84,7 +95,7 @@ class Decoder:
         mode = generation_config.get_generation_mode(self.library.get("assistant_model"))
         if mode in (GenerationMode.GREEDY_SEARCH, GenerationMode.SAMPLE):
             return self._decode(model, input_ids, prepared, model_kwargs)
-        loop: Callable[..., Any] = model._beam_search if "beam" in mode.value else model._assisted_decoding  # noqa: SLF001
+        loop: Any = model._beam_search if "beam" in mode.value else model._assisted_decoding  # noqa: SLF001
         extra = {} if "beam" in mode.value else self.library
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(self.seed)
@@ -109,7 +120,9 @@ class Decoder:
                 )
                 del outputs
                 tokens, scores = self._choose(input_ids, logits, prepared, sources)
-                tokens = torch.where(alive, tokens, config._pad_token_tensor) if count > 1 else tokens  # noqa: SLF001
+                if count > 1:  # a finished sequence is filled up
+                    pad: Any = config._pad_token_tensor  # noqa: SLF001
+                    tokens = torch.where(alive, tokens, pad)
                 input_ids = torch.cat([input_ids, tokens[:, None]], dim=-1)
                 for index in alive.nonzero().flatten().tolist():
                     self.listener.token(index, int(tokens[index]))

@@ -1,7 +1,8 @@
 """Text to token ids without ever letting a user's words become control tokens.
 
-A chat template mixes control tokens (``<|im_start|>``) with what people typed. The rendered text is tokenized once, as the model was trained
-on it; but wherever typed text spells an added token, that stretch is shielded before rendering and encoded apart as plain characters.
+A chat template mixes control tokens (``<|im_start|>``) with what people typed. The rendered text is tokenized once, as the model
+was trained on it; but wherever typed text spells an added token, that stretch is shielded before rendering and encoded apart as
+plain characters.
 """
 
 from __future__ import annotations
@@ -20,7 +21,9 @@ _PRIVATE_USE = range(0xE000, 0xF8FF)
 
 def added_tokens(tokenizer: PreTrainedTokenizerBase) -> dict[str, int]:
     """Every token that is matched as a whole before ordinary tokenization, by its text."""
-    return {token.content: token_id for token_id, token in tokenizer.added_tokens_decoder.items() if token.content.strip()}
+    return {
+        token.content: token_id for token_id, token in tokenizer.added_tokens_decoder.items() if token.content.strip()
+    }
 
 
 def special_ids(tokenizer: PreTrainedTokenizerBase) -> frozenset[int]:
@@ -55,7 +58,7 @@ class Shield:
 
     def __post_init__(self) -> None:
         """Choose two characters that occur in none of the texts."""
-        used = {ord(c) for text in self.texts for c in text if 0xE000 <= ord(c) <= 0xF8FF}  # noqa: PLR2004
+        used = {ord(c) for text in self.texts for c in text if 0xE000 <= ord(c) <= 0xF8FF}
         free = (chr(c) for c in _PRIVATE_USE if c not in used)
         self._open, self._close = next(free), next(free)
         tokens = sorted(added_tokens(self.tokenizer), key=len, reverse=True)
@@ -74,7 +77,9 @@ class Shield:
         parts = re.split(f"{self._open}(\\d+){self._close}", rendered)
         ids: list[int] = []
         for number, part in enumerate(parts):
-            ids += encode_literal(self.tokenizer, self._hidden[int(part)]) if number % 2 else encode(self.tokenizer, part)
+            ids += (
+                encode_literal(self.tokenizer, self._hidden[int(part)]) if number % 2 else encode(self.tokenizer, part)
+            )
         return ids
 
     def reveal(self, rendered: str) -> str:

@@ -32,8 +32,11 @@ MESSAGE_NO_MODEL = "No model is loaded. Choose one under “Models”, or start 
 class Models(Protocol):
     """Loads and frees models; ``app.models`` fulfils it."""
 
-    def load(self, name: str, *, progress: Callable[[str, int, int], None], cancelled: Event) -> LoadedModel: ...
-    def unload(self, loaded: LoadedModel) -> None: ...
+    def load(self, name: str, *, progress: Callable[[str, int, int], None], cancelled: Event) -> LoadedModel:
+        """Load by name. Raises ModelError or Cancelled."""
+
+    def unload(self, loaded: LoadedModel) -> None:
+        """Give the memory back."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -255,7 +258,9 @@ class Engine:
     def _after_failure(self, previous: ModelStatus, sentence: str) -> ModelStatus:
         if self._loaded is None:
             return ModelStatus("failed", None, None, sentence)
-        return ModelStatus("ready", previous.name, self._loaded.facts, f"{sentence} The previous model is still in use.")
+        return ModelStatus(
+            "ready", previous.name, self._loaded.facts, f"{sentence} The previous model is still in use."
+        )
 
     def _free(self) -> None:
         if self._loaded is not None:

@@ -130,9 +130,10 @@ class Execution:
             return prompt
         import torch
 
+        model: Any = self.loaded.model
         start = len(prompt.ids) - len(encode(self.loaded.tokenizer, request.prefix_text))
-        healed = self.loaded.model.heal_tokens(torch.tensor([prompt.ids]), self.loaded.tokenizer)[0].tolist()
-        text = self.loaded.tokenizer.decode(healed[start:])
+        healed = model.heal_tokens(torch.tensor([prompt.ids]), self.loaded.tokenizer)[0].tolist()
+        text = str(self.loaded.tokenizer.decode(healed[start:]))
         self.run.request = replace(request, prefix_text=text)
         return replace(prompt, ids=tuple(healed))
 
@@ -155,7 +156,8 @@ class Execution:
         from transformers import GenerationConfig
 
         assert self.resolution and self.streamer and self.record.seed is not None  # noqa: S101, PT018
-        model, prefix = self.loaded.model, list(self.run.request.prefix_ids)
+        model: Any = self.loaded.model
+        prefix = list(self.run.request.prefix_ids)
         ids = list(prompt.ids) if self.loaded.facts.is_encoder_decoder else [*prompt.ids, *prefix]
         decoder = Decoder(self.streamer, self.run.cancelled, self.record.seed, self.blocks, library=self._library())
         config = GenerationConfig(**self.resolution.generation_kwargs(self._encode))

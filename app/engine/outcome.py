@@ -86,7 +86,7 @@ def end_of(run: LiveRun, record: Run, streamer: RunStreamer, trace: bytes | None
     return Ended(first, text, tuple(others), trace)
 
 
-def cut_short(  # noqa: PLR0913  (everything that is known of a run that did not come through)
+def cut_short(
     run: LiveRun,
     record: Run,
     status: RunStatus,

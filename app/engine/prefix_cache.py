@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections import OrderedDict
 from dataclasses import dataclass, field
 from hashlib import blake2b
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -80,7 +80,8 @@ class PrefixCache:
                 self._blocks.move_to_end(key)
                 continue
             span = slice(number * size, (number + 1) * size)
-            layers = [(layer.keys[:, :, span].clone(), layer.values[:, :, span].clone()) for layer in cache.layers]
+            plain: list[Any] = list(cache.layers)
+            layers = [(layer.keys[:, :, span].clone(), layer.values[:, :, span].clone()) for layer in plain]
             self._blocks[key] = layers
             self._bytes += _size(layers)
         while self._bytes > self.capacity and self._blocks:
@@ -97,4 +98,6 @@ def can_reuse(cache: object) -> bool:
     from transformers import DynamicCache
     from transformers.cache_utils import DynamicLayer
 
-    return isinstance(cache, DynamicCache) and all(type(layer) is DynamicLayer for layer in cache.layers) and not getattr(cache, "offloading", False)
+    if not isinstance(cache, DynamicCache) or getattr(cache, "offloading", False):
+        return False
+    return all(type(layer) is DynamicLayer for layer in cache.layers)

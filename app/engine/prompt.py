@@ -20,9 +20,7 @@ if TYPE_CHECKING:
 
 Turn: TypeAlias = dict[str, str]
 
-NOTE_NO_TEMPLATE = (
-    "This model has no chat template. The conversation was written as plain text with the labels “User:” and “Assistant:”."
-)
+NOTE_NO_TEMPLATE = "This model has no chat template. The conversation was written as plain text with the labels “User:” and “Assistant:”."
 NOTE_SYSTEM_MERGED = "This model's template knows no system prompt; it was put in front of the first message."
 NOTE_TURNS_MERGED = "This model's template wants turns to alternate; consecutive messages of one side were joined."
 THINKING_OPENERS = ("<think>", "<thinking>", "<reasoning>")
@@ -42,7 +40,7 @@ class Prompt:
     opens_thinking: bool = False
 
 
-def build_prompt(  # noqa: PLR0913  (each is an independent input of the prompt)
+def build_prompt(
     tokenizer: PreTrainedTokenizerBase,
     facts: ModelFacts,
     messages: Sequence[Message],
@@ -83,7 +81,8 @@ def _omission_note(fitted: Fitted) -> tuple[str, ...]:
     if not fitted.omitted:
         return ()
     count = len(fitted.omitted)
-    return (f"{count} earlier message{'s' if count > 1 else ''} did not fit into the context and {'were' if count > 1 else 'was'} left out.",)
+    which = "1 earlier message" if count == 1 else f"{count} earlier messages"
+    return (f"The context is full: {which} left out.",)
 
 
 def _render(
@@ -125,7 +124,7 @@ def _apply_template(tokenizer: PreTrainedTokenizerBase, turns: list[Turn]) -> tu
         if notes and attempt == turns:
             continue
         try:
-            rendered = tokenizer.apply_chat_template(attempt, tokenize=False, add_generation_prompt=True)
+            rendered = str(tokenizer.apply_chat_template(attempt, tokenize=False, add_generation_prompt=True))
         except Exception as error:  # noqa: BLE001  (a template is a program of the model's author and may raise anything)
             reason = reason or str(error)
             continue

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
-from threading import Condition, Event as Flag
+from threading import Condition
+from threading import Event as Flag
 from time import monotonic
 
 from app.conversation import EMPTY, Json, Message, RunStatus

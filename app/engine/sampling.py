@@ -42,7 +42,9 @@ def pick(scores: torch.Tensor, draw: float) -> int:
     for width in (min(NEAR, probabilities.numel()), probabilities.numel()):
         top, ids = probabilities.topk(width) if width == NEAR else probabilities.sort(descending=True, stable=True)
         cumulative = top.cumsum(0)
-        position = int(torch.searchsorted(cumulative, torch.tensor(draw, dtype=torch.float64, device=top.device), right=True))
+        position = int(
+            torch.searchsorted(cumulative, torch.tensor(draw, dtype=torch.float64, device=top.device), right=True)
+        )
         if position < width and top[position] > 0:
             return int(ids[position])
     return int(probabilities.argmax())  # the draw fell into the rounding error at the very end

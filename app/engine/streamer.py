@@ -29,7 +29,9 @@ if TYPE_CHECKING:
 class Strand:
     """One returned sequence: its new ids, its text, and the filters in between."""
 
-    def __init__(self, tokenizer: PreTrainedTokenizerBase, prefix_ids: Sequence[int], stops: Sequence[str], *, thinking: bool) -> None:
+    def __init__(
+        self, tokenizer: PreTrainedTokenizerBase, prefix_ids: Sequence[int], stops: Sequence[str], *, thinking: bool
+    ) -> None:
         self.ids: list[int] = []
         self.text = ""
         self.decoder = IncrementalDecoder(tokenizer, _hidden(tokenizer), prefix_ids)
@@ -49,7 +51,7 @@ class RunStreamer(TextIteratorStreamer):
     ``count`` sequences. ``at_once``: tokens come at the end only (beam search), so speed is measured from the prompt on.
     """
 
-    def __init__(  # noqa: PLR0913  (all of a reply's starting point)
+    def __init__(
         self,
         run: LiveRun,
         tokenizer: PreTrainedTokenizerBase,

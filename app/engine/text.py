@@ -37,8 +37,8 @@ class IncrementalDecoder:
         self._given = self._decode(0, self._read)
 
     def _decode(self, start: int, end: int) -> str:
-        text: str = self.tokenizer.decode(self._ids[start:end], skip_special_tokens=False, clean_up_tokenization_spaces=False)
-        return text
+        ids = self._ids[start:end]
+        return str(self.tokenizer.decode(ids, skip_special_tokens=False, clean_up_tokenization_spaces=False))
 
     def push(self, token_id: int) -> str:
         """The text that this token makes certain; often one token's, sometimes none, sometimes several's."""
@@ -156,6 +156,6 @@ class ThinkingSplitter:
 
 def split_thinking(content: str) -> list[tuple[Kind, str]]:
     """The parts of a finished reply. A closing tag without an opening one means that the prompt had opened the block."""
-    opened = any(c in content and o not in content.split(c)[0] for o, c in THINKING_PAIRS.items())
+    opened = any(c in content and o not in content.split(c, maxsplit=1)[0] for o, c in THINKING_PAIRS.items())
     splitter = ThinkingSplitter(inside=opened)
     return [*splitter.push(content), *splitter.flush()]

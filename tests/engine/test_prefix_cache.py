@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import torch
+from transformers import DynamicCache
 
 from app.conversation import RunStatus
 from app.engine.engine import Engine
 from app.engine.prefix_cache import PrefixCache
 from app.models.loading import LoadedModel
 from tests.engine.conftest import OneModel, request_for
-from transformers import DynamicCache
 
 BLOCK = 16
 

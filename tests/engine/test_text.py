@@ -15,7 +15,15 @@ from tests.models.tiny import tiny_tokenizer
 
 TOKENIZER = tiny_tokenizer()
 SPECIAL = special_ids(TOKENIZER)
-SAMPLES = ["héllo wörld", "👩‍👩‍👧‍👦 and 🇩🇪", "नमस्ते é", "你好，世界。", "שלום עולם", "https://example.org/" + "a" * 80, "if x:\n\treturn\n"]
+SAMPLES = [
+    "héllo wörld",
+    "👩‍👩‍👧‍👦 and 🇩🇪",
+    "नमस्ते é",
+    "你好，世界。",
+    "שלום עולם",
+    "https://example.org/" + "a" * 80,
+    "if x:\n\treturn\n",
+]
 
 
 def streamed(ids: list[int], context: list[int] | None = None) -> list[str]:
@@ -24,8 +32,7 @@ def streamed(ids: list[int], context: list[int] | None = None) -> list[str]:
 
 
 def decoded(ids: list[int], tokenizer: PreTrainedTokenizerBase = TOKENIZER) -> str:
-    text: str = tokenizer.decode(ids, skip_special_tokens=True, clean_up_tokenization_spaces=False)
-    return text
+    return str(tokenizer.decode(ids, skip_special_tokens=True, clean_up_tokenization_spaces=False))
 
 
 @pytest.mark.parametrize("text", SAMPLES)
@@ -40,7 +47,7 @@ def test_ascii_arrives_with_every_token() -> None:
     assert all(streamed(ids)[:-1])
 
 
-@given(st.text(alphabet=st.characters(exclude_categories=("Cs",)), max_size=40))
+@given(st.text(max_size=40))
 def test_any_unicode_streams_exactly(text: str) -> None:
     assert "".join(streamed(TOKENIZER(text)["input_ids"])) == decoded(TOKENIZER(text)["input_ids"])
 
@@ -56,10 +63,17 @@ def test_a_reply_that_goes_on_streams_only_what_is_new(ids: list[int], before: s
     assert "".join(streamed(ids, context)) == decoded([*context, *ids])[len(decoded(context)) :]
 
 
-@given(st.text(alphabet="ab<|>你", max_size=30), st.lists(st.text(alphabet="ab<|>你", min_size=1, max_size=4), min_size=1, max_size=3), st.integers(0, 99))
+ODD = "ab<|>你"
+
+
+@given(
+    st.text(ODD, max_size=30),
+    st.lists(st.text(ODD, min_size=1, max_size=4), min_size=1, max_size=3),
+    st.integers(0, 99),
+)
 def test_stop_strings_cut_the_text_and_never_flash(text: str, stops: list[str], seed: int) -> None:
     pieces, rest, shown = [], text, ""
-    chance = random.Random(seed)  # noqa: S311
+    chance = random.Random(seed)
     while rest:
         size = chance.randint(1, 3)
         pieces.append(rest[:size])
