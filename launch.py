@@ -161,7 +161,7 @@ class Ticker:
 def readable(line: str) -> str:
     """A line of output as a user likes it: pip's raw "Progress 5000000 of 98000000" becomes "5 of 98 MB"."""
     words = line.split()
-    if len(words) == 4 and words[0] == "Progress" and words[1].isdigit() and words[3].isdigit():  # noqa: PLR2004
+    if len(words) == 4 and words[0] == "Progress" and words[1].isdigit() and words[3].isdigit():
         return f"{int(words[1]) // 10**6} of {int(words[3]) // 10**6} MB"
     return line.strip()[:LINE]
 
