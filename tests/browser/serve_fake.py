@@ -6,12 +6,12 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-import uvicorn
-
 from app.chat import Chat
 from app.engine.run import RunRequest
 from app.settings import Settings
-from tests.ui.fakes import FakeEngine, MemoryStore
+from storage import open_store
+from tests.ui.fakes import FakeEngine
+from ui.serve import serve
 
 SHOW = Path(__file__).with_name("showcase.md")
 
@@ -25,16 +25,13 @@ def script(request: RunRequest) -> Iterator[str]:
         raise RuntimeError(message)
     text = SHOW.read_text() if "showcase" in said else f"You said: {said}"
     if "think" in said:
-        yield "(thinking)First I look at the question."
-        yield "(thinking) Then I answer."
+        yield from ("<think>", "First I look at the question.", " Then I answer.", "</think>", "\n\n")
     for _ in range(400 if "slow" in said else 1):
         yield from (text[i : i + 5] for i in range(0, len(text), 5))
         yield "\n\n" if "slow" in said else ""
 
 
 if __name__ == "__main__":
-    from ui.server import create_app
-
     settings = Settings(port=int(sys.argv[1]))
-    chat = Chat(MemoryStore(), FakeEngine(script, step_s=0.01), settings)  # type: ignore[arg-type]
-    uvicorn.run(create_app(chat, settings), host="127.0.0.1", port=settings.port, log_level="warning")
+    chat = Chat(open_store(settings.home), FakeEngine(script, step_s=0.01), settings)  # type: ignore[arg-type]
+    serve(chat, settings, open_browser=False)

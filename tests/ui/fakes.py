@@ -1,28 +1,17 @@
-"""A store in memory and an engine that recites a script, so that the page is tested without a model and without a file."""
+"""An engine that recites a script, so that the page is tested without a model."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from threading import Event, Lock, Thread
 
-from app.conversation import (
-    Conversation,
-    FinishReason,
-    Json,
-    Message,
-    Run,
-    RunStatus,
-    ShownMessage,
-    Stats,
-    now,
-)
+from app.conversation import FinishReason, Run, RunStatus, Stats, now
 from app.engine.engine import ModelStatus
 from app.engine.events import Ended, Progress, StatusChanged, TextDelta
 from app.engine.run import LiveRun, RunRequest
-from app.errors import NotFound
+from app.engine.text import Kind
 from app.models.facts import ModelFacts
-from app.store import Hit, Page
 
 FACTS = ModelFacts("fake", "Fake 1B", "FakeForCausalLM", 2048, 1000, 2, quantization="nf4")
 
@@ -47,6 +36,7 @@ class FakeEngine:
         self._lock = Lock()
         self._wake = Event()
         self._closed = Event()
+        self._thinking = False
         self._thread = Thread(target=self._work, name="fake-engine", daemon=True)
         self._thread.start()
 
@@ -109,11 +99,13 @@ class FakeEngine:
         run.append(_ended(run, said, reason, error))
 
     def _say(self, run: LiveRun, said: list[str], piece: str) -> None:
-        kind = "answer"
-        if piece.startswith("(thinking)"):
-            kind, piece = "thinking", piece.removeprefix("(thinking)")
+        if piece in {"<think>", "</think>"}:
+            self._thinking = piece == "<think>"
+            kind: Kind = "mark"
+        else:
+            kind = "thinking" if self._thinking else "answer"
         said.append(piece)
-        run.append(TextDelta(piece, kind))  # type: ignore[arg-type]  # one of the two
+        run.append(TextDelta(piece, kind))
 
 
 def _ended(run: LiveRun, said: Sequence[str], reason: FinishReason, error: str | None) -> Ended:
@@ -132,152 +124,3 @@ def _ended(run: LiveRun, said: Sequence[str], reason: FinishReason, error: str |
         finished_at=now(),
     )
     return Ended(record, "".join(said))
-
-
-class MemoryStore:
-    """``ConversationStore`` in dictionaries; search is a plain substring."""
-
-    def __init__(self) -> None:
-        self._lock = Lock()
-        self._conversations: dict[str, Conversation] = {}
-        self._messages: dict[str, Message] = {}
-        self._settings: dict[str, Json] = {}
-        self._undo: dict[str, dict[str, Message]] = {}
-
-    def create_conversation(self, conversation: Conversation) -> None:
-        self._conversations[conversation.id] = conversation
-
-    def conversation(self, conversation_id: str) -> Conversation:
-        try:
-            return self._conversations[conversation_id]
-        except KeyError:
-            message = "There is no such conversation."
-            raise NotFound(message) from None
-
-    def conversations(self, query: str = "", *, trashed: bool = False, offset: int = 0, limit: int = 100) -> Page:
-        found = [
-            c
-            for c in self._conversations.values()
-            if (c.trashed_at is not None) == trashed and query.lower() in c.title.lower()
-        ]
-        found.sort(key=lambda c: (c.pinned, c.updated_at), reverse=True)
-        return Page(tuple(Hit(c) for c in found[offset : offset + limit]), len(found) > offset + limit)
-
-    def update_conversation(self, conversation_id: str, **changes: Json) -> Conversation:
-        with self._lock:
-            old = self.conversation(conversation_id)
-            new = replace(old, **{k: v for k, v in changes.items() if v is not None})
-            self._conversations[conversation_id] = new
-            return new
-
-    def trash(self, conversation_ids: Sequence[str]) -> None:
-        for key in conversation_ids:
-            self._conversations[key] = replace(self.conversation(key), trashed_at=now())
-
-    def restore(self, conversation_ids: Sequence[str]) -> None:
-        for key in conversation_ids:
-            self._conversations[key] = replace(self.conversation(key), trashed_at=None)
-
-    def purge(self, conversation_ids: Sequence[str]) -> None:
-        for key in conversation_ids:
-            if self.conversation(key).trashed_at:
-                del self._conversations[key]
-
-    def message(self, message_id: str) -> Message:
-        try:
-            return self._messages[message_id]
-        except KeyError:
-            message = "There is no such message."
-            raise NotFound(message) from None
-
-    def _children(self, conversation_id: str, parent: str | None) -> list[Message]:
-        return [
-            m
-            for m in list(self._messages.values())
-            if m.conversation_id == conversation_id and m.parent_id == parent and m.trashed_at is None
-        ]
-
-    def branch(self, conversation_id: str, leaf_id: str | None = None) -> tuple[ShownMessage, ...]:
-        leaf = leaf_id or self.conversation(conversation_id).shown_leaf
-        path: list[ShownMessage] = []
-        message = self._messages.get(leaf or "")
-        while message is not None:
-            siblings = tuple(m.id for m in self._children(conversation_id, message.parent_id))
-            if message.trashed_at is None:
-                path.append(ShownMessage(message, siblings))
-            message = self._messages.get(message.parent_id or "")
-        return tuple(reversed(path))
-
-    def leaf_under(self, message_id: str) -> str:
-        message = self.message(message_id)
-        while children := self._children(message.conversation_id, message.id):
-            message = children[-1]
-        return message.id
-
-    def trash_message(self, message_id: str, *, subtree: bool) -> None:
-        message = self.message(message_id)
-        kept = dict(self._messages)
-        self._messages[message_id] = replace(message, trashed_at=now())
-        if not subtree:
-            for child in self._children(message.conversation_id, message_id):
-                self._messages[child.id] = replace(child, parent_id=message.parent_id)
-        self._undo[message_id] = kept
-        shown = self.conversation(message.conversation_id).shown_leaf
-        if subtree or shown == message_id:
-            self.update_conversation(message.conversation_id, shown_leaf=message.parent_id or "")
-
-    def restore_message(self, message_id: str) -> None:
-        self._messages.update(self._undo.pop(message_id))
-        message = self.message(message_id)
-        self.update_conversation(message.conversation_id, shown_leaf=self.leaf_under(message_id))
-
-    def add_message(self, message: Message, run: Run | None = None) -> None:
-        self._messages[message.id] = replace(message, run=run)
-        self.update_conversation(message.conversation_id, shown_leaf=message.id)
-
-    def begin_run(self, messages: Sequence[Message], run: Run) -> None:
-        for message in messages:
-            self._messages[message.id] = message
-        reply = messages[-1]
-        self._messages[reply.id] = replace(reply, run=run)
-        self.update_conversation(reply.conversation_id, shown_leaf=reply.id, updated_at=now())
-
-    def flush_run(self, run_id: str, content: str, status: str) -> None:
-        message = self._of_run(run_id)
-        assert message.run
-        self._messages[message.id] = replace(message, content=content, run=replace(message.run, status=RunStatus(status)))
-
-    def finish_run(self, run: Run, content: str, trace: bytes | None = None) -> None:
-        self._messages[run.message_id] = replace(self._messages[run.message_id], content=content, run=run)
-
-    def _of_run(self, run_id: str) -> Message:
-        for message in list(self._messages.values()):
-            if message.run and message.run.id == run_id:
-                return message
-        text = "There is no such run."
-        raise NotFound(text)
-
-    def run(self, run_id: str) -> Run:
-        run = self._of_run(run_id).run
-        assert run
-        return run
-
-    def trace(self, run_id: str) -> bytes | None:
-        return None
-
-    def interrupt_orphans(self) -> int:
-        return 0
-
-    def presets(self) -> Mapping[str, Mapping[str, Json]]:
-        return {}
-
-    def save_preset(self, name: str, parameters: Mapping[str, Json]) -> None: ...
-    def delete_preset(self, name: str) -> None: ...
-
-    def setting(self, key: str) -> Json:
-        return self._settings.get(key)
-
-    def save_setting(self, key: str, value: Json) -> None:
-        self._settings[key] = value
-
-    def close(self) -> None: ...
