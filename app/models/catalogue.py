@@ -43,6 +43,8 @@ def resolve(name: str) -> Source:
     """
     if name == BUILTIN:
         return builtin_source()
+    if not name.strip():
+        raise ModelNotFound(f"No model was named. {POINT_ELSEWHERE}")
     path = Path(name).expanduser()
     if path.is_file():
         return _file(name, path)

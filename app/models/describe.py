@@ -22,7 +22,7 @@ _LENGTHS = ("max_position_embeddings", "n_positions", "max_sequence_length", "se
 _EXPERTS = ("num_experts", "num_local_experts", "moe_num_experts", "n_routed_experts")
 _LONGEST_BELIEVABLE = 1 << 24
 _UNKNOWN_LENGTH = 2048
-_ROUND_TRIP = "Hello, world!\n  2 + 2 = 4 – naïve café, 你好，世界 🙂"
+_ROUND_TRIP = "Hello, world!\n  2 + 2 = 4 – naïve café, 你好 世界 🙂"
 
 
 def describe(
@@ -50,7 +50,7 @@ def describe(
         has_chat_template=bool(tokenizer.chat_template),
         has_mtp_layers=_has_mtp_layers(text),
         supports_early_exit=_supports_early_exit(model),
-        supports_static_cache=bool(model._supports_default_dynamic_cache()),  # noqa: SLF001  (what generate asks)
+        supports_static_cache=_supports_static_cache(model),
         supports_token_healing=_supports_token_healing(model, tokenizer),
         num_experts=next((int(getattr(text, name)) for name in _EXPERTS if getattr(text, name, None)), 0),
         eos_token_ids=_eos(model),
@@ -76,7 +76,7 @@ def _is_setting(name: str) -> bool:
 def round_trip_warning(tokenizer: PreTrainedTokenizerBase) -> str | None:
     """A sentence when the tokenizer doesn't give back the text it was given (a sign of a bad conversion)."""
     ids = tokenizer(_ROUND_TRIP, add_special_tokens=False)["input_ids"]
-    back = tokenizer.decode(ids, clean_up_tokenization_spaces=False)
+    back = str(tokenizer.decode(ids, clean_up_tokenization_spaces=False))
     if back.strip() == _ROUND_TRIP:
         return None
     return "The tokenizer changes text on its way through (accents, spaces or other scripts); replies may look odd."
@@ -115,8 +115,13 @@ def _supports_early_exit(model: PreTrainedModel) -> bool:
     return "config.num_hidden_layers]" in inspect.getsource(type(base).forward)
 
 
+def _supports_static_cache(model: Any) -> bool:
+    """What generate itself asks; recurrent models (mamba and others) bring caches of their own."""
+    return bool(model._supports_default_dynamic_cache())  # noqa: SLF001
+
+
 def _supports_token_healing(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase) -> bool:
-    """generate's heal_tokens compares ids with both of these and cuts the decoder's prompt."""
+    """The heal_tokens of generate compares ids with both of these and cuts the decoder's prompt."""
     marks = (tokenizer.bos_token_id, tokenizer.pad_token_id)
     return None not in marks and not model.config.is_encoder_decoder
 

@@ -17,7 +17,14 @@ from app.errors import ModelDamaged, ModelNotFound, UnsupportedModel
 CONFIG = "config.json"
 _INDEXES = ("model.safetensors.index.json", "pytorch_model.bin.index.json")
 _SINGLE = ("model.safetensors", "pytorch_model.bin")
-_TOKENIZERS = ("tokenizer.json", "tokenizer.model", "vocab.json", "vocab.txt", "spiece.model", "sentencepiece.bpe.model")
+_TOKENIZERS = (
+    "tokenizer.json",
+    "tokenizer.model",
+    "vocab.json",
+    "vocab.txt",
+    "spiece.model",
+    "sentencepiece.bpe.model",
+)
 _LENGTH = struct.Struct("<Q")
 
 
@@ -38,7 +45,9 @@ def read_config(folder: Path) -> dict[str, Json]:
     file = folder / CONFIG
     if not file.is_file():
         if any(folder.glob("*.pdparams")):
-            raise UnsupportedModel(f"{folder} holds a Paddle model. Take the repository of the same name that ends in -PT.")
+            raise UnsupportedModel(
+                f"{folder} holds a Paddle model. Take the repository of the same name that ends in -PT."
+            )
         raise ModelDamaged(f"The folder {folder} has no {CONFIG}, so it isn't a complete transformers model.")
     return _read_json(file)
 
@@ -60,7 +69,9 @@ def weight_files(folder: Path) -> tuple[Path, ...]:
             shards = sorted(set(_read_json(folder / index).get("weight_map", {}).values()))
             missing = [name for name in shards if not (folder / name).is_file()]
             if missing:
-                raise ModelDamaged(f"{folder} is incomplete: {len(missing)} of {len(shards)} shards missing, first {missing[0]}.")
+                raise ModelDamaged(
+                    f"{folder} is incomplete: {len(missing)} of {len(shards)} shards missing, first {missing[0]}."
+                )
             return tuple(folder / name for name in shards)
     for name in _SINGLE:
         if (folder / name).is_file():
@@ -77,7 +88,9 @@ def tensor_headers(file: Path) -> Iterator[TensorHeader]:
     """
     header, start = _safetensors_header(file)
     if header.pop("__metadata__", {}).get("format") == "paddle":
-        raise UnsupportedModel(f"{file.name} was written by Paddle. Take the repository of the same name that ends in -PT.")
+        raise UnsupportedModel(
+            f"{file.name} was written by Paddle. Take the repository of the same name that ends in -PT."
+        )
     end = max((entry["data_offsets"][1] for entry in header.values()), default=0)
     size = file.stat().st_size
     if size != start + end:
@@ -91,9 +104,7 @@ def _safetensors_header(file: Path) -> tuple[dict[str, Json], int]:
     try:
         with file.open("rb") as stream:
             (length,) = _LENGTH.unpack(stream.read(_LENGTH.size))
-            if length > file.stat().st_size:
-                raise ValueError("the header is longer than the file")
-            header = json.loads(stream.read(length))
+            header = json.loads(stream.read(min(length, file.stat().st_size)))
     except (OSError, ValueError, struct.error) as cause:
         raise ModelDamaged(f"{file} is damaged: {cause}. Fetch it again.") from cause
     return header, _LENGTH.size + length
@@ -111,7 +122,9 @@ def check_folder(folder: Path) -> dict[str, Json]:
             for _tensor in tensor_headers(file):
                 pass
     if not any((folder / name).is_file() for name in _TOKENIZERS):
-        raise ModelDamaged(f"The folder {folder} has no tokenizer (tokenizer.json or tokenizer.model). Copy it from where the model came.")
+        raise ModelDamaged(
+            f"The folder {folder} has no tokenizer (tokenizer.json or tokenizer.model). Copy it from where the model came."
+        )
     return config
 
 
@@ -128,4 +141,6 @@ def check_architecture(config: Mapping[str, Json], label: str) -> None:
     named = " ".join([str(kind or "unnamed"), *(config.get("architectures") or ())])
     if config.get("auto_map"):
         raise UnsupportedModel(f"{label} ({named}) runs only with code from its author, which Fader never executes.")
-    raise UnsupportedModel(f"{label} has the architecture {named}, which the installed transformers can't run as a chat model.")
+    raise UnsupportedModel(
+        f"{label} has the architecture {named}, which the installed transformers can't run as a chat model."
+    )

@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import struct
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from math import prod
 from pathlib import Path
+from typing import Any
 
 from app.errors import ModelDamaged, ModelNotFound, UnsupportedModel
 from app.models.translate import translated
@@ -33,7 +37,9 @@ def check_gguf(file: Path) -> GgufSummary:
         raise ModelDamaged(f"{file} is not a readable GGUF file: {cause}") from cause
     architecture = str(metadata["general.architecture"])
     if not _known(architecture):
-        raise UnsupportedModel(f"{file.name} has the GGUF architecture “{architecture}”, which transformers can't read yet.")
+        raise UnsupportedModel(
+            f"{file.name} has the GGUF architecture “{architecture}”, which transformers can't read yet."
+        )
     try:
         header = GgufHeader.from_file(str(file))
     except ValueError as cause:
@@ -55,6 +61,20 @@ def _known(architecture: str) -> bool:
     )
 
 
+@contextmanager
+def _old_reader_followed(watch: Watch) -> Iterator[None]:
+    """The reader for older architectures draws its bar with tqdm itself; it gets ours for as long as it runs."""
+    from transformers import modeling_gguf_pytorch_utils
+
+    reader: Any = modeling_gguf_pytorch_utils  # its tqdm is an import, not an announced attribute
+    original = reader.tqdm
+    reader.tqdm = partial(watch.bar, "Unpacking the weights")
+    try:
+        yield
+    finally:
+        reader.tqdm = original
+
+
 def write_dense(file: Path, folder: Path, watch: Watch) -> None:
     """Write the GGUF's model as a bf16 transformers checkpoint with its tokenizer into ``folder``.
 
@@ -67,8 +87,8 @@ def write_dense(file: Path, folder: Path, watch: Watch) -> None:
     with translated(file.name):
         watch.step("Reading the tokenizer")
         AutoTokenizer.from_pretrained(file.parent, gguf_file=file.name, local_files_only=True).save_pretrained(folder)
-        with watch.follow("Unpacking the weights"):
-            watch.step("Unpacking the weights")
+        watch.step("Unpacking the weights")
+        with watch.follow("Unpacking the weights"), _old_reader_followed(watch):
             model = AutoModelForCausalLM.from_pretrained(
                 file.parent,
                 gguf_file=file.name,

@@ -65,7 +65,9 @@ def _download(repo: str, watch: Watch) -> Path:
         patterns = _WANTED if _has_safetensors(repo) else _OLD_WEIGHTS
         return Path(snapshot_download(repo, allow_patterns=patterns, tqdm_class=bar, max_workers=4))
     except GatedRepoError as cause:
-        raise ModelNotFound(f"{repo} is behind a licence that must be accepted on its page, with HF_TOKEN set.") from cause
+        raise ModelNotFound(
+            f"{repo} is behind a licence that must be accepted on its page, with HF_TOKEN set."
+        ) from cause
     except NoRepository as cause:
         raise ModelNotFound(f"There is no model {repo} on the hub (or it is private).") from cause
     except HFValidationError as cause:
@@ -85,19 +87,16 @@ def _has_safetensors(repo: str) -> bool:
 
 
 def _progress_bar(watch: Watch, repo: str) -> type[Any]:
-    """A tqdm class that draws nothing and reports the bytes of all files together. Its own class: the hub passes no instance."""
-    from tqdm.auto import tqdm
+    """A tqdm class that draws nothing and reports bytes; made here because the hub wants a class, not an object."""
+    from huggingface_hub.utils.tqdm import tqdm
 
-    class Bar(tqdm):  # type: ignore[type-arg]
-        def __init__(self, *args: Any, **kwargs: Any) -> None:
-            kwargs["disable"] = False
-            kwargs.setdefault("mininterval", 0.1)
-            super().__init__(*args, **kwargs)
+    base: Any = tqdm
 
+    class Bar(base):  # type: ignore[misc]  # tqdm has no types
         def display(self, *_args: object, **_kwargs: object) -> bool:
             return True
 
-        def update(self, n: float | None = 1) -> bool | None:
+        def update(self, n: float | None = 1) -> Any:
             shown = super().update(n)
             if self.unit == "B":
                 watch.step(f"Downloading {repo}", int(self.n), int(self.total or 0))
@@ -110,17 +109,21 @@ def _progress_bar(watch: Watch, repo: str) -> type[Any]:
 
 def in_cache() -> tuple[HubModel, ...]:
     """All model repositories in the hub cache that have weights, by id; an unreadable cache counts as empty."""
-    from huggingface_hub import scan_cache_dir
+    from huggingface_hub import constants, scan_cache_dir
     from huggingface_hub.errors import CacheNotFound
 
     try:
-        info = scan_cache_dir()
+        info = scan_cache_dir(constants.HF_HUB_CACHE)
     except (CacheNotFound, OSError):
         return ()
     found = []
     for repo in info.repos:
         newest = max(repo.revisions, key=lambda r: r.last_modified, default=None)
-        if repo.repo_type == "model" and newest and any(f.file_name.endswith((".safetensors", ".bin")) for f in newest.files):
+        if (
+            repo.repo_type == "model"
+            and newest
+            and any(f.file_name.endswith((".safetensors", ".bin")) for f in newest.files)
+        ):
             found.append(HubModel(repo.repo_id, newest.commit_hash, repo.size_on_disk, Path(newest.snapshot_path)))
     return tuple(sorted(found, key=lambda model: model.id))
 
@@ -128,3 +131,13 @@ def in_cache() -> tuple[HubModel, ...]:
 def revision_of(folder: Path) -> dict[str, Json]:
     """The commit of a snapshot folder, which is what it is named after."""
     return {"revision": folder.name}
+
+
+def config_folder(repo: str) -> Path:
+    """A folder with the repository's config.json, from the cache or by downloading this one file. Raises ModelNotFound."""
+    from huggingface_hub import hf_hub_download
+
+    try:
+        return Path(hf_hub_download(repo, "config.json")).parent
+    except Exception as cause:
+        raise ModelNotFound(f"Nothing is known about {repo}: it isn’t on this machine and can’t be reached.") from cause

@@ -1,8 +1,8 @@
 """Loads a model in 4-bit, or says in a sentence why it can't; what is loaded comes with its facts and a measured report.
 
-Order of things: resolve the name, judge the files, make (or find) the prepared checkpoint, load it, check that nothing is missing,
-run one tiny forward so that bitsandbytes repacks its weights now and not at the first message. A checkpoint is only ever saved
-before that forward: saving afterwards can corrupt both file and live model.
+Order of things: resolve the name, judge the files, make (or find) the prepared checkpoint, load it, check that nothing is
+missing, run one tiny forward so that bitsandbytes repacks its weights now and not at the first message. A checkpoint is only ever
+saved before that forward: saving afterwards can corrupt both file and live model.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from pathlib import Path
 from threading import Event
 from typing import TYPE_CHECKING, Any
 
-from app.errors import ModelDamaged, ModelError, OutOfMemory
+from app.errors import ModelDamaged
 from app.models.catalogue import resolve
 from app.models.describe import describe, round_trip_warning
 from app.models.facts import ModelFacts
@@ -115,7 +115,9 @@ def _watch(progress: Callable[[str, int, int], None] | None, cancelled: Event | 
     return watch if cancelled is None else Watch(watch.progress, cancelled)
 
 
-def _open(checkpoint: Checkpoint, options: LoadOptions, watch: Watch) -> tuple[PreTrainedModel, PreTrainedTokenizerBase]:
+def _open(
+    checkpoint: Checkpoint, options: LoadOptions, watch: Watch
+) -> tuple[PreTrainedModel, PreTrainedTokenizerBase]:
     from transformers import AutoTokenizer
 
     from app.models.opening import open_model
@@ -150,6 +152,3 @@ def _doubts(tokenizer: PreTrainedTokenizerBase, plain: list[str], options: LoadO
         named = ", ".join(plain[:_NAMED]) + (f" and {len(plain) - _NAMED} more" if len(plain) > _NAMED else "")
         doubts.append(f"Asked for 4-bit, but these are not: {named}.")
     return doubts
-
-
-__all__ = ["LoadedModel", "ModelError", "OutOfMemory", "load_model", "prepare_model", "unload", "warm_up"]

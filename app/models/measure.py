@@ -11,8 +11,6 @@ from threading import Event, Thread
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
-from app.conversation import Json
-
 if TYPE_CHECKING:
     import torch
     from torch import nn
@@ -37,18 +35,6 @@ class LoadReport:
     peak_bytes: int
     seconds: float
     warnings: tuple[str, ...] = ()
-
-    def as_json(self) -> dict[str, Json]:
-        """For ``fader models load --json``."""
-        return {
-            "resident_bytes": self.resident_bytes,
-            "bytes_by_dtype": self.bytes_by_dtype,
-            "share_4bit": self.share_4bit,
-            "linear_share_4bit": self.linear_share_4bit,
-            "peak_bytes": self.peak_bytes,
-            "seconds": self.seconds,
-            "warnings": list(self.warnings),
-        }
 
 
 @dataclass(slots=True)
@@ -104,7 +90,7 @@ def _count(weights: Weights, model: nn.Module, name: str, tensor: torch.Tensor) 
     weights.parameters += logical
     weights.parameters_4bit += logical if state is not None else 0
     is_output = owner is getattr(model, "get_output_embeddings", lambda: None)()
-    is_linear = (isinstance(owner, nn.Linear) and leaf == "weight") or tensor.ndim == 3  # noqa: PLR2004  (fused experts)
+    is_linear = (isinstance(owner, nn.Linear) and leaf == "weight") or tensor.ndim == 3
     if is_linear and not is_output:
         weights.linear += logical
         weights.linear_4bit += logical if state is not None else 0
@@ -133,7 +119,9 @@ class PeakMemory:
         self._thread.start()
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
         self._done.set()
         self._thread.join()
         self.nbytes = max(self.nbytes, private_bytes() - self._base)

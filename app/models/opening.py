@@ -41,7 +41,7 @@ def open_model(folder: Path, options: LoadOptions, *, quantize: bool) -> PreTrai
     config = AutoConfig.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
     auto = AutoModelForSeq2SeqLM if config.is_encoder_decoder else AutoModelForCausalLM
     extra: dict[str, Any] = {"quantization_config": bitsandbytes_config(options.quantization)} if quantize else {}
-    model, info = auto.from_pretrained(
+    loaded: Any = auto.from_pretrained(
         folder,
         dtype=getattr(torch, options.quantization.compute_dtype),
         device_map=_device_map(options),
@@ -51,15 +51,15 @@ def open_model(folder: Path, options: LoadOptions, *, quantize: bool) -> PreTrai
         output_loading_info=True,
         **extra,
     )
-    _check_complete(folder, info)
+    model, info = loaded
+    _check_complete(folder, info, model)
     _spare_odd_shapes(model)
-    model.eval()
-    loaded: PreTrainedModel = model
-    return loaded
+    evaluated: PreTrainedModel = model.eval()
+    return evaluated
 
 
 def _device_map(options: LoadOptions) -> str | dict[str, str]:
-    """accelerate spreads over GPUs if there are any; a CPU is asked for outright, as 4-bit weights can't be split with it."""
+    """GPUs are shared out by accelerate; a CPU is asked for outright, as 4-bit weights can't be split with it."""
     import torch
 
     if options.device == "cuda" or (options.device == "auto" and torch.cuda.is_available()):
@@ -67,13 +67,30 @@ def _device_map(options: LoadOptions) -> str | dict[str, str]:
     return {"": "cpu"}
 
 
-def _check_complete(folder: Path, info: dict[str, Any]) -> None:
+def _check_complete(folder: Path, info: dict[str, Any], model: PreTrainedModel) -> None:
     missing = sorted(info.get("missing_keys", ()))
     odd = sorted(str(entry[0] if isinstance(entry, tuple) else entry) for entry in info.get("mismatched_keys", ()))
+    odd += _odd_four_bit(model)
     errors = list(info.get("conversion_errors", {}) or info.get("error_msgs", ()))
-    for names, what in ((missing, "are missing"), (odd, "have other shapes than its config says"), (errors, "can't be read")):
+    for names, what in (
+        (missing, "are missing"),
+        (odd, "have other shapes than its config says"),
+        (errors, "can't be read"),
+    ):
         if names:
-            raise ModelDamaged(f"{folder.name} is incomplete: {len(names)} weights {what}, first {', '.join(names[:_NAMED])}.")
+            raise ModelDamaged(
+                f"{folder.name} is incomplete: {len(names)} weights {what}, first {', '.join(names[:_NAMED])}."
+            )
+
+
+def _odd_four_bit(model: PreTrainedModel) -> list[str]:
+    """Layers whose packed weight has another shape than the layer: nothing else compares them."""
+    return [
+        name
+        for name, module in model.named_modules()
+        if hasattr(getattr(module, "weight", None), "quant_state")
+        and tuple(module.weight.quant_state.shape) != (module.out_features, module.in_features)
+    ]
 
 
 def _spare_odd_shapes(model: PreTrainedModel) -> None:
@@ -85,6 +102,6 @@ def _spare_odd_shapes(model: PreTrainedModel) -> None:
 
 def four_bit_layers(model: PreTrainedModel) -> Iterator[Any]:
     """Every Linear4bit of a model."""
-    from bitsandbytes.nn import Linear4bit
+    from bitsandbytes.nn.modules import Linear4bit
 
     return (module for module in model.modules() if isinstance(module, Linear4bit))

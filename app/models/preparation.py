@@ -10,6 +10,7 @@ from pathlib import Path
 from app.conversation import Json
 from app.errors import ModelDamaged, ModelError
 from app.models import gguf_source, hub, prepared
+from app.models.budget import refuse_if_too_large
 from app.models.builtin import builtin_gguf, recorded_sha256
 from app.models.folder import check_folder, weight_files
 from app.models.opening import open_model
@@ -27,7 +28,10 @@ _KEPT_OF_16_BIT = 0.45
 
 @dataclass(frozen=True, slots=True)
 class Checkpoint:
-    """A folder ready for from_pretrained. ``origin`` identifies the weights; ``notices`` are sentences for the user."""
+    """A folder ready for from_pretrained. ``origin`` identifies the weights; ``notices`` are sentences for the user.
+
+    A prepared checkpoint's origin is the hash of its own weights, beside the hub's revision or the GGUF file's hash.
+    """
 
     folder: Path
     origin: Mapping[str, Json]
@@ -42,19 +46,22 @@ def checkpoint_for(source: Source, settings: Settings, options: LoadOptions, wat
     """
     target = prepared.folder_for(settings.cache, source, options.quantization)
     if source.kind is SourceKind.BUILTIN and source.path is None and prepared.why_unusable(target, None) is None:
-        return Checkpoint(target, _origin_of(target))
+        return Checkpoint(target, _origin_of(target, {}))
     if source.kind in (SourceKind.BUILTIN, SourceKind.GGUF):
         return _from_gguf(source, source.path or builtin_gguf(), target, options, watch)
     folder = source.path if source.kind is SourceKind.FOLDER and source.path else hub.fetch(source.name, watch)
     config = check_folder(folder)
+    on_disk = sum(file.stat().st_size for file in weight_files(folder))
+    refuse_if_too_large(folder, on_disk, source.label, options)
     if config.get("quantization_config") or not options.quantization.four_bit:
         return Checkpoint(folder, _folder_state(source, folder))
-    return _from_folder(source, folder, target, options, watch)
+    return _from_folder(source, folder, on_disk, target, options, watch)
 
 
-def _origin_of(target: Path) -> Mapping[str, Json]:
+def _origin_of(target: Path, source_state: Mapping[str, Json]) -> Mapping[str, Json]:
     found = prepared.read(target)
-    return dict(found.manifest["source"]) if found else {}
+    plain = {part: value for part, value in source_state.items() if part != "files"}
+    return plain | ({"weights_sha256": found.weights_sha256} if found else {})
 
 
 def _folder_state(source: Source, folder: Path) -> dict[str, Json]:
@@ -76,7 +83,7 @@ def _from_gguf(source: Source, file: Path, target: Path, options: LoadOptions, w
     wanted = prepared.expected(origin, options.quantization)
     reason = prepared.why_unusable(target, wanted) if target.exists() else ""
     if reason is None:
-        return Checkpoint(target, origin)
+        return Checkpoint(target, _origin_of(target, origin))
     watch.step("Checking the file")
     summary = gguf_source.check_gguf(file)
     recorded = recorded_sha256(file) if source.kind is SourceKind.BUILTIN else None
@@ -93,16 +100,18 @@ def _from_gguf(source: Source, file: Path, target: Path, options: LoadOptions, w
             shutil.rmtree(dense)
         else:
             gguf_source.write_dense(file, pending, watch)
-    return Checkpoint(target, origin, notices=_rebuilt(source, reason))
+    return Checkpoint(target, _origin_of(target, origin), notices=_rebuilt(source, reason))
 
 
-def _from_folder(source: Source, folder: Path, target: Path, options: LoadOptions, watch: Watch) -> Checkpoint:
+def _from_folder(
+    source: Source, folder: Path, on_disk: int, target: Path, options: LoadOptions, watch: Watch
+) -> Checkpoint:
     origin = _folder_state(source, folder)
     wanted = prepared.expected(origin, options.quantization)
     reason = prepared.why_unusable(target, wanted) if target.exists() else ""
     if reason is None:
-        return Checkpoint(target, origin)
-    needed = int(sum(file.stat().st_size for file in weight_files(folder)) * _KEPT_OF_16_BIT)
+        return Checkpoint(target, _origin_of(target, origin))
+    needed = int(on_disk * _KEPT_OF_16_BIT)
     try:
         if not options.save_prepared:
             return Checkpoint(folder, origin, quantize_while_loading=True)
@@ -112,7 +121,7 @@ def _from_folder(source: Source, folder: Path, target: Path, options: LoadOption
     except (NoSpace, PermissionError) as why:
         notice = f"The 4-bit weights were not kept for the next start: {why}"
         return Checkpoint(folder, origin, quantize_while_loading=True, notices=(notice,))
-    return Checkpoint(target, origin, notices=_rebuilt(source, reason))
+    return Checkpoint(target, _origin_of(target, origin), notices=_rebuilt(source, reason))
 
 
 def _rebuilt(source: Source, reason: str) -> tuple[str, ...]:

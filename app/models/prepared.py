@@ -28,7 +28,7 @@ FORMAT = 1
 MANIFEST = "manifest.json"
 LIBRARIES = ("transformers", "bitsandbytes")
 ALWAYS_HASHED_BELOW = 1 << 30
-"""Files below 1 GiB are hashed at every start (~1 s per GB); larger ones when size or time of change differ from the last check."""
+"""Files below 1 GiB are hashed at every start (~1 s per GB); larger ones when touched since they were written."""
 _PENDING = ".pending-"
 
 
@@ -43,6 +43,12 @@ class Prepared:
     def nbytes(self) -> int:
         """Size on disk."""
         return sum(int(entry["size"]) for entry in self.manifest["files"].values())
+
+    @property
+    def weights_sha256(self) -> str:
+        """One hash for all weight files, which tells one quantization of a model from another."""
+        weights = {n: e["sha256"] for n, e in sorted(self.manifest["files"].items()) if n.endswith(".safetensors")}
+        return hashlib.sha256(json.dumps(weights).encode()).hexdigest()
 
 
 def root(cache: Path) -> Path:
@@ -177,7 +183,7 @@ def _has_owner(pending: Path) -> bool:
     """Whether the process that made it still runs; a process started later merely has the same number."""
     pid = pending.name.removeprefix(_PENDING).split("-")[0]
     try:
-        return psutil.Process(int(pid)).create_time() <= pending.stat().st_ctime + 1
+        return bool(psutil.Process(int(pid)).create_time() <= pending.stat().st_ctime + 1)
     except (psutil.Error, OSError, ValueError):
         return False
 

@@ -34,7 +34,9 @@ def as_model_error(label: str, cause: Exception) -> ModelError:
             f"There is not enough memory to load {label}. Choose a smaller model, a shorter context, or close other programs."
         )
     if isinstance(cause, OSError) and cause.errno == errno.ENOSPC:
-        return ModelError(f"There is no space left on the disk to prepare {label}. Free some space or set FADER_CACHE to another disk.")
+        return ModelError(
+            f"There is no space left on the disk to prepare {label}. Free some space or set FADER_CACHE to another disk."
+        )
     if isinstance(cause, ImportError) or any(word in low for word in _UNSUPPORTED):
         return UnsupportedModel(f"{label} can't be run: {first}")
     if isinstance(cause, (EOFError, UnicodeDecodeError)) or any(word in low for word in _DAMAGED):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sized
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from threading import Event
@@ -38,13 +38,18 @@ class Watch:
         from transformers.utils import logging
 
         def bar(_factory: object, args: tuple[Any, ...], kwargs: dict[str, Any]) -> _Bar:
-            return _Bar(self, what, *args, **kwargs)
+            return self.bar(what, *args, **kwargs)
 
         previous = logging.set_tqdm_hook(bar)
         try:
             yield
         finally:
             logging.set_tqdm_hook(previous)
+
+    def bar(self, what: str, *args: Any, **kwargs: Any) -> _Bar:
+        """A bar for a library that takes one in place of tqdm."""
+        kwargs.pop("desc", None)
+        return _Bar(self, what, *args, **kwargs)
 
 
 class _Bar:
@@ -57,7 +62,7 @@ class _Bar:
         self._what = what
         self._iterable = iterable
         self._done = 0
-        self._total = total or (len(iterable) if hasattr(iterable, "__len__") else 0)
+        self._total = total or (len(iterable) if isinstance(iterable, Sized) else 0)
 
     def __iter__(self) -> Iterator[Any]:
         for item in self._iterable:
@@ -76,7 +81,9 @@ class _Bar:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
         self.close()
 
     def __getattr__(self, name: str) -> Callable[..., None]:

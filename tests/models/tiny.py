@@ -23,7 +23,8 @@ CHATML = (
 """Takes every role in every order."""
 
 NO_SYSTEM = (
-    "{% if messages and messages[0]['role'] == 'system' %}{{ raise_exception('System role not supported') }}{% endif %}" + CHATML
+    "{% if messages and messages[0]['role'] == 'system' %}{{ raise_exception('System role not supported') }}{% endif %}"
+    + CHATML
 )
 """Refuses a system message."""
 
@@ -67,15 +68,21 @@ def tiny_tokenizer(*, chat_template: str | None = CHATML, append_eos: bool = Fal
         tokenizer.post_processor = processors.TemplateProcessing(
             single="$A <|im_end|>", special_tokens=[("<|im_end|>", SPECIAL.index("<|im_end|>"))]
         )
-    fast = PreTrainedTokenizerFast(tokenizer_object=tokenizer, bos_token="<|im_start|>", eos_token="<|im_end|>", pad_token="<|endoftext|>")
+    fast = PreTrainedTokenizerFast(
+        tokenizer_object=tokenizer, bos_token="<|im_start|>", eos_token="<|im_end|>", pad_token="<|endoftext|>"
+    )
     fast.chat_template = chat_template
     return fast
 
 
-def tiny_llama(path: Path, *, chat_template: str | None = CHATML, seed: int = 0, **config: Any) -> Path:
+def tiny_llama(
+    path: Path, *, chat_template: str | None = CHATML, seed: int = 0, max_shard_size: str = "5GB", **config: Any
+) -> Path:
     """A llama of 2 layers, width 64, context 512; ``config`` overrides fields of LlamaConfig."""
     fields = {"num_key_value_heads": 2, "max_position_embeddings": 512} | config
-    return _write(path, _config("LlamaConfig", fields), tiny_tokenizer(chat_template=chat_template), seed)
+    return _write(
+        path, _config("LlamaConfig", fields), tiny_tokenizer(chat_template=chat_template), seed, max_shard_size
+    )
 
 
 def tiny_t5(path: Path, *, seed: int = 0, **config: Any) -> Path:
@@ -98,7 +105,9 @@ def tiny_ernie_moe(path: Path, *, chat_template: str | None = CHATML, seed: int 
         "moe_num_shared_experts": 1,
         "moe_layer_start_index": 1,
     }
-    return _write(path, _config("Ernie4_5_MoeConfig", fields | config), tiny_tokenizer(chat_template=chat_template), seed)
+    return _write(
+        path, _config("Ernie4_5_MoeConfig", fields | config), tiny_tokenizer(chat_template=chat_template), seed
+    )
 
 
 def tiny_mixtral(path: Path, *, seed: int = 0, **config: Any) -> Path:
@@ -142,13 +151,17 @@ def _config(name: str, fields: dict[str, Any]) -> PreTrainedConfig:
     return made
 
 
-def _write(path: Path, config: PreTrainedConfig, tokenizer: PreTrainedTokenizerFast, seed: int) -> Path:
+def _write(
+    path: Path, config: PreTrainedConfig, tokenizer: PreTrainedTokenizerFast, seed: int, max_shard_size: str = "5GB"
+) -> Path:
     with _quiet(), torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
-        auto = transformers.AutoModelForSeq2SeqLM if config.is_encoder_decoder else transformers.AutoModelForCausalLM
-        model: PreTrainedModel = auto.from_config(config).to(torch.bfloat16)
+        auto: Any = (
+            transformers.AutoModelForSeq2SeqLM if config.is_encoder_decoder else transformers.AutoModelForCausalLM
+        )
+        model: PreTrainedModel = auto.from_config(config, dtype=torch.bfloat16)
         _spread(model)
-        model.save_pretrained(path)
+        model.save_pretrained(path, max_shard_size=max_shard_size)
     tokenizer.save_pretrained(path)
     return path
 

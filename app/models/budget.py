@@ -1,0 +1,223 @@
+"""What loading a model would take, before anything is loaded: weights by dtype, KV cache, working space, against what is free.
+
+Works from the config alone: the model is built without memory (on the meta device) and its tensors are counted.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from app.errors import ModelDamaged, OutOfMemory
+from app.models import gguf_source, hub, prepared
+from app.models.builtin import builtin_gguf
+from app.models.catalogue import resolve
+from app.models.folder import check_architecture, read_config
+from app.models.options import LoadOptions, Quantization
+from app.models.quiet import listening
+from app.models.source import Source, SourceKind
+from app.models.translate import translated
+from app.settings import Settings
+
+if TYPE_CHECKING:
+    from torch import nn
+    from transformers import PreTrainedConfig, PreTrainedModel
+
+BYTES_PER_4BIT = 0.5 + 2 / 64
+"""A nibble, and a 16-bit scale for every 64 of them: what bitsandbytes holds after repacking (less with double quant elsewhere)."""
+BYTES_PER_16BIT = 2
+_DEFAULT_CONTEXT = 4096
+_LIBRARIES = 350 << 20
+_PREFILL_ROWS = 128
+_TIGHT = 0.8
+_CGROUP = Path("/sys/fs/cgroup")
+
+
+@dataclass(frozen=True, slots=True)
+class Estimate:
+    """All sizes in bytes. ``context`` is the number of tokens that ``kv_bytes`` is for; ``verdict`` a sentence for the user."""
+
+    name: str
+    parameters: int
+    quantization: str
+    weights_by_dtype: dict[str, int]
+    weights_bytes: int
+    context: int
+    kv_bytes: int
+    working_bytes: int
+    needed_bytes: int
+    free_bytes: int
+    fits: bool
+    verdict: str
+
+
+def estimate(
+    name: str, settings: Settings, *, options: LoadOptions | None = None, context: int | None = None
+) -> Estimate:
+    """Estimate a load of ``name`` with ``context`` tokens (default: the model's own length, at most 4,096).
+
+    Raises ModelNotFound, ModelDamaged or UnsupportedModel. A hub id needs its config.json in the cache or a network.
+    """
+    options = options or LoadOptions()
+    source = resolve(name)
+    with translated(source.label), listening():
+        config = _config(source, settings, options)
+        return estimate_config(config, source.name, options, context=context)
+
+
+def estimate_config(
+    config: PreTrainedConfig, name: str, options: LoadOptions, *, context: int | None = None
+) -> Estimate:
+    """The same from a config that is already there."""
+    model = _empty_model(config)
+    weights, parameters, largest = _weigh_empty(model, options.quantization, config)
+    text = config.get_text_config()
+    longest = int(getattr(text, "max_position_embeddings", 0) or _DEFAULT_CONTEXT)
+    tokens = context or min(longest, _DEFAULT_CONTEXT)
+    kv = kv_bytes_per_token(text) * tokens
+    working = (
+        _LIBRARIES
+        + 2 * largest * BYTES_PER_16BIT
+        + _PREFILL_ROWS * 4 * (int(text.vocab_size) + 8 * int(text.hidden_size))
+    )
+    needed = sum(weights.values()) + kv + working
+    free = free_bytes(options)
+    return Estimate(
+        name=name,
+        parameters=parameters,
+        quantization=options.quantization.scheme,
+        weights_by_dtype=dict(weights),
+        weights_bytes=sum(weights.values()),
+        context=tokens,
+        kv_bytes=kv,
+        working_bytes=working,
+        needed_bytes=needed,
+        free_bytes=free,
+        fits=needed <= free,
+        verdict=_verdict(needed, free, tokens),
+    )
+
+
+def refuse_if_too_large(folder: Path, on_disk: int, label: str, options: LoadOptions) -> None:
+    """Raises OutOfMemory when ``folder`` (``on_disk`` bytes of weights) can't fit into what is free; quick when it clearly can."""
+    if on_disk + _LIBRARIES < free_bytes(options):
+        return
+    from transformers import AutoConfig
+
+    found = estimate_config(
+        AutoConfig.from_pretrained(folder, local_files_only=True, trust_remote_code=False), label, options, context=1
+    )
+    if not found.fits:
+        raise OutOfMemory(f"{label} was not loaded. {found.verdict}")
+
+
+def kv_bytes_per_token(text: PreTrainedConfig) -> int:
+    """Keys and values in bf16: 2 x layers x KV heads x head size x 2 bytes."""
+    heads = int(getattr(text, "num_attention_heads", 1))
+    kv_heads = int(getattr(text, "num_key_value_heads", None) or heads)
+    head = int(getattr(text, "head_dim", None) or getattr(text, "d_kv", None) or int(text.hidden_size) // heads)
+    return 2 * int(text.num_hidden_layers) * kv_heads * head * BYTES_PER_16BIT
+
+
+def free_bytes(options: LoadOptions) -> int:
+    """Memory a load can use without swapping: the GPUs' if they are used, else the machine's within its container's limit."""
+    import psutil
+    import torch
+
+    if options.device != "cpu" and torch.cuda.is_available():
+        return sum(int(torch.cuda.mem_get_info(index)[0]) for index in range(torch.cuda.device_count()))
+    available = int(psutil.virtual_memory().available)
+    limit = _container_free()
+    return available if limit is None else min(available, limit)
+
+
+def _container_free() -> int | None:
+    """What a cgroup (v2) still allows, file cache counted as free; None without a limit."""
+    try:
+        limit = int((_CGROUP / "memory.max").read_text())
+        used = int((_CGROUP / "memory.current").read_text())
+        stat = dict(line.split() for line in (_CGROUP / "memory.stat").read_text().splitlines())
+        return limit - used + int(stat.get("file", 0))
+    except (OSError, ValueError):
+        return None
+
+
+def _config(source: Source, settings: Settings, options: LoadOptions) -> PreTrainedConfig:
+    from transformers import AutoConfig
+
+    folder, extra = _where(source, settings, options)
+    if not extra:
+        check_architecture(read_config(folder), source.label)
+    config: PreTrainedConfig = AutoConfig.from_pretrained(
+        folder, local_files_only=True, trust_remote_code=False, **extra
+    )
+    return config
+
+
+def _where(source: Source, settings: Settings, options: LoadOptions) -> tuple[Path, dict[str, str]]:
+    ready = prepared.folder_for(settings.cache, source, options.quantization)
+    if (ready / "config.json").is_file():
+        return ready, {}
+    if source.kind is SourceKind.HUB:
+        return hub.config_folder(source.name), {}
+    if source.kind is SourceKind.FOLDER and source.path:
+        return source.path, {}
+    file = source.path or builtin_gguf()
+    gguf_source.check_gguf(file)
+    return file.parent, {"gguf_file": file.name}
+
+
+def _empty_model(config: PreTrainedConfig) -> PreTrainedModel:
+    import torch
+    from transformers import AutoModelForCausalLM, AutoModelForSeq2SeqLM
+
+    auto: Any = AutoModelForSeq2SeqLM if config.is_encoder_decoder else AutoModelForCausalLM
+    try:
+        with torch.device("meta"):
+            model: PreTrainedModel = auto.from_config(config, trust_remote_code=False)
+    except (TypeError, ValueError, AttributeError) as cause:
+        raise ModelDamaged(f"A model can't be built from this config.json: {cause}") from cause
+    return model
+
+
+def _weigh_empty(
+    model: PreTrainedModel, quantization: Quantization, config: PreTrainedConfig
+) -> tuple[Counter[str], int, int]:
+    """Bytes by dtype, number of parameters, and the largest tensor's number of elements."""
+    weights: Counter[str] = Counter()
+    parameters = largest = 0
+    four_bit = quantization.four_bit or bool(getattr(config, "quantization_config", None))
+    for name, tensor in model.named_parameters():
+        parameters += tensor.numel()
+        largest = max(largest, tensor.numel())
+        if four_bit and _becomes_4bit(model, name):
+            weights["4-bit"] += int(tensor.numel() * BYTES_PER_4BIT)
+        else:
+            weights[quantization.compute_dtype] += tensor.numel() * BYTES_PER_16BIT
+    return weights, parameters, largest
+
+
+def _becomes_4bit(model: PreTrainedModel, name: str) -> bool:
+    """Linear layers except the output layer and those the architecture wants precise; embeddings, norms and routers stay."""
+    from torch.nn import Linear
+
+    precise = getattr(model, "_keep_in_fp32_modules", None) or ()
+    if any(part in name.split(".") for part in precise):
+        return False
+    owner: nn.Module = model.get_submodule(name.rpartition(".")[0])
+    return isinstance(owner, Linear) and name.endswith(".weight") and owner is not model.get_output_embeddings()
+
+
+def _verdict(needed: int, free: int, tokens: int) -> str:
+    amounts = f"about {_gb(needed)} with {tokens:,} tokens of context, {_gb(free)} are free"
+    if needed > free:
+        return f"Doesn’t fit: it needs {amounts}. Choose a smaller model or a shorter context, or close other programs."
+    if needed > _TIGHT * free:
+        return f"Tight: it needs {amounts}. Close other programs before a long chat."
+    return f"Fits: it needs {amounts}."
+
+
+def _gb(nbytes: int) -> str:
+    return f"{nbytes / 1e9:.1f} GB"

@@ -1,0 +1,166 @@
+"""Every kind of broken or unfit model is refused with a sentence that names the cause."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from app.errors import ModelDamaged, ModelError, ModelNotFound, OutOfMemory, UnsupportedModel
+from app.models import budget
+from app.models.loading import load_model, unload
+from app.models.translate import as_model_error
+from app.settings import Settings
+from tests.models.tiny import tiny_llama, tiny_t5
+
+
+def _edit(folder: Path, file: str = "config.json", **fields: Any) -> None:
+    value = json.loads((folder / file).read_text()) | fields
+    (folder / file).write_text(json.dumps({k: v for k, v in value.items() if v is not None}))
+
+
+def _refused(settings: Settings, name: Path | str, kind: type[ModelError], *words: str) -> None:
+    with pytest.raises(kind) as caught:
+        load_model(str(name), settings)
+    for word in words:
+        assert word in str(caught.value)
+    assert "\n" not in str(caught.value)
+    assert not list(settings.cache.rglob("*.safetensors"))
+
+
+def test_no_such_folder(settings: Settings, tmp_path: Path) -> None:
+    _refused(settings, tmp_path / "nothing", ModelNotFound, "no model at", "nothing")
+
+
+def test_not_a_name_at_all(settings: Settings) -> None:
+    _refused(settings, "what is this?", ModelNotFound, "neither a file, a folder nor the id")
+
+
+def test_a_hub_id_without_network(settings: Settings) -> None:
+    _refused(settings, "someone/some-model", ModelNotFound, "someone/some-model", "--model PATH or FADER_MODEL")
+
+
+def test_a_paddle_repository(settings: Settings) -> None:
+    _refused(settings, "baidu/ERNIE-4.5-21B-A3B-Paddle", UnsupportedModel, "Paddle", "baidu/ERNIE-4.5-21B-A3B-PT")
+
+
+def test_a_paddle_folder(settings: Settings, tmp_path: Path) -> None:
+    (tmp_path / "model_state.pdparams").write_bytes(b"x")
+    _refused(settings, tmp_path, UnsupportedModel, "Paddle", "-PT")
+
+
+def test_a_folder_without_config(settings: Settings, llama: Path) -> None:
+    (llama / "config.json").unlink()
+    _refused(settings, llama, ModelDamaged, "no config.json")
+
+
+def test_a_config_that_is_no_json(settings: Settings, llama: Path) -> None:
+    (llama / "config.json").write_text("{ not json")
+    _refused(settings, llama, ModelDamaged, "config.json can't be read")
+
+
+def test_a_folder_without_weights(settings: Settings, llama: Path) -> None:
+    (llama / "model.safetensors").unlink()
+    _refused(settings, llama, ModelDamaged, "has no weights")
+
+
+def test_a_missing_shard(settings: Settings, tmp_path: Path) -> None:
+    folder = tiny_llama(tmp_path / "sharded", max_shard_size="100KB")
+    shards = sorted(folder.glob("model-*.safetensors"))
+    assert len(shards) > 1
+    shards[1].unlink()
+    _refused(settings, folder, ModelDamaged, f"1 of {len(shards)} shards", shards[1].name)
+
+
+def test_a_truncated_file(settings: Settings, llama: Path) -> None:
+    file = llama / "model.safetensors"
+    file.write_bytes(file.read_bytes()[:-1000])
+    _refused(settings, llama, ModelDamaged, "bytes instead of", "Fetch it again")
+
+
+def test_a_file_that_is_no_safetensors(settings: Settings, llama: Path) -> None:
+    (llama / "model.safetensors").write_bytes(b"<html>not found</html>")
+    _refused(settings, llama, ModelDamaged, "damaged")
+
+
+def test_weights_of_another_model(settings: Settings, llama: Path) -> None:
+    _edit(llama, num_hidden_layers=3)
+    _refused(settings, llama, ModelDamaged, "incomplete", "missing", "layers.2")
+
+
+def test_weights_of_another_shape(settings: Settings, llama: Path) -> None:
+    _edit(llama, intermediate_size=192)
+    _refused(settings, llama, ModelDamaged, "other shapes", "mlp")
+
+
+def test_an_unknown_architecture(settings: Settings, llama: Path) -> None:
+    _edit(llama, model_type="hovercraft", architectures=["HovercraftForCausalLM"])
+    _refused(settings, llama, UnsupportedModel, "hovercraft", "HovercraftForCausalLM")
+
+
+def test_an_architecture_that_does_not_chat(settings: Settings, llama: Path) -> None:
+    _edit(llama, model_type="vit", architectures=["ViTForImageClassification"])
+    _refused(settings, llama, UnsupportedModel, "vit", "ViTForImageClassification")
+
+
+def test_code_from_its_author_is_never_run(settings: Settings, llama: Path) -> None:
+    _edit(llama, model_type="mine", auto_map={"AutoModelForCausalLM": "evil.Evil"})
+    (llama / "evil.py").write_text("raise SystemExit('ran')")
+    _refused(settings, llama, UnsupportedModel, "never executes")
+
+
+def test_a_known_architecture_that_brings_code_loads_without_it(settings: Settings, llama: Path) -> None:
+    _edit(llama, auto_map={"AutoConfig": "evil.Evil", "AutoModelForCausalLM": "evil.Evil"})
+    (llama / "evil.py").write_text("raise SystemExit('ran')")
+    loaded = load_model(str(llama), settings)
+    assert type(loaded.model).__name__ == "LlamaForCausalLM"
+    unload(loaded)
+
+
+def test_no_tokenizer(settings: Settings, llama: Path) -> None:
+    (llama / "tokenizer.json").unlink()
+    (llama / "tokenizer_config.json").unlink()
+    _refused(settings, llama, ModelDamaged, "no tokenizer")
+
+
+def test_a_damaged_tokenizer(settings: Settings, llama: Path) -> None:
+    (llama / "tokenizer.json").write_text("{}")
+    with pytest.raises(ModelDamaged, match="tokenizer"):
+        load_model(str(llama), settings)
+
+
+def test_not_enough_memory(settings: Settings, llama: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(budget, "free_bytes", lambda _options: 1_000_000)
+    _refused(settings, llama, OutOfMemory, "was not loaded", "0.0 GB are free")
+
+
+@pytest.mark.parametrize(
+    ("cause", "kind"),
+    [
+        (MemoryError(), OutOfMemory),
+        (
+            RuntimeError("[enforce fail] DefaultCPUAllocator: can't allocate memory: you tried to allocate 9 bytes"),
+            OutOfMemory,
+        ),
+        (torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB"), OutOfMemory),
+        (OSError(28, "No space left on device"), ModelError),
+        (ImportError("Loading an AWQ model requires `gptqmodel`"), UnsupportedModel),
+        (RuntimeError("something else\nwith a long tail"), ModelError),
+    ],
+)
+def test_what_libraries_raise_becomes_a_sentence(cause: Exception, kind: type[ModelError]) -> None:
+    error = as_model_error("Some-Model", cause)
+    assert type(error) is kind
+    assert "Some-Model" in str(error)
+    assert "long tail" not in str(error)
+
+
+def test_after_a_refusal_the_next_model_loads(settings: Settings, tmp_path: Path, llama: Path) -> None:
+    (llama / "config.json").unlink()
+    _refused(settings, llama, ModelDamaged)
+    loaded = load_model(str(tiny_t5(tmp_path / "t5")), settings)
+    assert loaded.facts.is_encoder_decoder
+    unload(loaded)
