@@ -2,5 +2,6 @@
 
 from storage.conversations import Store
 from storage.opening import open_store
+from storage.restoring import restore
 
-__all__ = ["Store", "open_store"]
+__all__ = ["Store", "open_store", "restore"]

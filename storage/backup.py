@@ -1,28 +1,41 @@
-"""Copies of the conversations: automatic ones in the data folder, and whatever ``fader backup`` and ``fader restore`` are given.
+"""Copies of the conversations: automatic ones in the data folder, and what ``fader backup`` and ``fader restore`` are given.
 
-A copy is complete or not there: it is made beside its name, checked, and then moved into place.
+A copy is complete or not there: it is made under another name, checked, and then moved into place.
 """
 
 from __future__ import annotations
 
+import logging
 import os
 import sqlite3
-from contextlib import closing
+from contextlib import closing, suppress
 from datetime import datetime
 from pathlib import Path
+from threading import Event, Thread
 
-from app.errors import DamagedDatabase
+from app.errors import DamagedDatabase, FaderError
 from storage.database import Access, connect
 from storage.faults import translated
+from storage.owners import FileLock
+
+log = logging.getLogger(__name__)
 
 _KEPT = 7
+"""Daily copies that are kept."""
+
+_FIRST_S, _INTERVAL_S = 5.0, 3600.0
+
+
+def folder(path: Path) -> Path:
+    """Where the automatic copies of the database at ``path`` are."""
+    return path.parent / "backups"
 
 
 def copy_database(source: Path, target: Path) -> Path:
     """A complete, checked copy of a database that may be in use, as one file that needs no other. Raises StoreError."""
-    target.parent.mkdir(parents=True, exist_ok=True)
     partial = target.with_name(target.name + ".partial")
     with translated(target):
+        target.parent.mkdir(parents=True, exist_ok=True)
         partial.unlink(missing_ok=True)
         try:
             with closing(connect(source, Access(read_only=True))) as read, closing(sqlite3.connect(partial)) as write:
@@ -31,19 +44,65 @@ def copy_database(source: Path, target: Path) -> Path:
                 finding = write.execute("PRAGMA quick_check(1)").fetchone()[0]
             if finding != "ok":
                 raise DamagedDatabase(f"{source} is damaged ({finding}), so no copy was made.")
-            _to_disk(partial)
+            sync(partial)
             partial.replace(target)
         finally:
             partial.unlink(missing_ok=True)
     return target
 
 
-def _to_disk(path: Path) -> None:
+def sync(path: Path) -> None:
+    """Wait until a file is on the disk, so that a loss of power after a rename can't leave it empty."""
     with path.open("r+b") as file:
         os.fsync(file.fileno())
 
 
-def before_migration(path: Path, step: str) -> Path:
-    """A copy of the file as it was before a migration."""
-    name = f"before-{step}-{datetime.now().astimezone():%Y%m%d-%H%M%S}.db"
-    return copy_database(path, path.parent / "backups" / name)
+def before(path: Path, what: str) -> Path:
+    """A copy of the file as it was before a migration or a restore."""
+    return copy_database(path, folder(path) / f"before-{what}-{datetime.now().astimezone():%Y%m%d-%H%M%S}.db")
+
+
+def daily(path: Path) -> Path | None:
+    """Today's copy, unless there is one; older ones beyond the last seven are removed. None when nothing was to do."""
+    target = folder(path) / f"daily-{datetime.now().astimezone():%Y%m%d}.db"
+    lock = FileLock(path.parent / "locks" / "_backup.lock")
+    if target.exists() or not lock.acquire():
+        return None
+    try:
+        copy_database(path, target)
+        for old in sorted(folder(path).glob("daily-*.db"))[:-_KEPT]:
+            old.unlink()
+    finally:
+        lock.release()
+    return target
+
+
+class DailyBackups:
+    """Makes the daily copy in the background while the store is open. A copy that fails is tried again within the hour."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._closing = Event()
+        self._thread = Thread(target=self._work, name="store-backup", daemon=True)
+        self._thread.start()
+
+    def close(self) -> None:
+        """Stop; a copy being made is finished first."""
+        self._closing.set()
+        self._thread.join()
+
+    def _work(self) -> None:
+        pause = _FIRST_S
+        while not self._closing.wait(pause):
+            pause = _INTERVAL_S
+            try:
+                daily(self._path)
+            except (FaderError, OSError) as error:
+                log.warning("Today's backup could not be made: %s", error)
+
+
+def remove_log(path: Path) -> None:
+    """Remove what SQLite keeps beside a database that is closed and about to be replaced."""
+    for suffix in ("-wal", "-shm", "-journal"):
+        with suppress(FileNotFoundError):
+            path.with_name(path.name + suffix).unlink()

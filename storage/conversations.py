@@ -5,22 +5,35 @@ Only names and domain objects go in and out; each method is one transaction of t
 
 from __future__ import annotations
 
-import sqlite3
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
+from pathlib import Path
 
 from app.conversation import EMPTY, Conversation, Json, Message, Run, ShownMessage, new_id
+from app.errors import NotFound, RefusedInput
 from app.store import Page
+from app.transfer import ExportFormat, ImportReport
 from storage import listing, messages, preferences, runs
+from storage.backup import DailyBackups, copy_database
 from storage.database import Database
 from storage.owners import Owners
+from storage.transfer import exporting, importing
+from storage.transfer.fader_json import Whole
 
 
 class Store:
     """A ``ConversationStore`` over one file. ``notices``: sentences about the opening that the user must be told."""
 
-    def __init__(self, database: Database, owners: Owners | None, notices: Sequence[str] = ()) -> None:
+    def __init__(
+        self,
+        database: Database,
+        owners: Owners | None,
+        notices: Sequence[str] = (),
+        backups: DailyBackups | None = None,
+    ) -> None:
+        """``owners``: None for a file that can only be read."""
         self._db = database
+        self._backups = backups
         self._owners = owners
         self._owner = owners.own if owners else new_id()
         self.notices = tuple(notices)
@@ -40,7 +53,9 @@ class Store:
     ) -> None:
         """Keep a whole conversation in one transaction: its messages (parents first) with their runs as they ended, and traces by
         run id; raises RefusedInput when an id is taken."""
-        self._db.write(partial(listing.add, conversation=conversation, messages=messages, traces=traces, trashed_with=trashed_with))
+        self._db.write(
+            partial(listing.add, conversation=conversation, messages=messages, traces=traces, trashed_with=trashed_with)
+        )
 
     def conversation(self, conversation_id: str) -> Conversation:
         """One conversation, trashed or not; raises NotFound."""
@@ -118,6 +133,10 @@ class Store:
         """Undo ``trash_message`` exactly."""
         self._db.write(partial(messages.restore, message_id=message_id))
 
+    def add_message(self, message: Message, run: Run | None = None) -> None:
+        """Add one finished message, with its finished run if it has one, and show it; raises NotFound for a parent that is gone."""
+        self._db.write(partial(messages.add, message=message, run=run))
+
     # Runs
 
     def begin_run(self, messages_: Sequence[Message], run: Run) -> None:
@@ -174,8 +193,48 @@ class Store:
         """Remember a small value."""
         self._db.write(partial(preferences.save_setting, name=key, value=value))
 
+    # Out and in
+
+    def export(self, form: ExportFormat, conversation_ids: Sequence[str] | None = None) -> Iterator[str]:
+        """The text of an export, piece by piece, all of one moment; without ids everything (Fader JSON: the trash too).
+
+        Raises NotFound, StoreError."""
+        with self._db.read() as db:
+            yield from exporting.export(db, form, conversation_ids)
+
+    def export_file(
+        self, file: Path, conversation_ids: Sequence[str] | None = None, form: ExportFormat | None = None
+    ) -> None:
+        """Write an export (``form`` defaults to what the file's name ends in); the file is complete or as it was.
+
+        Raises RefusedInput, NotFound, StoreError."""
+        exporting.write_file(file, self.export(form or exporting.form_of(file), conversation_ids))
+
+    def import_file(self, file: Path) -> ImportReport:
+        """Add a file's conversations, each whole or not at all; never replaces one. Raises NotFound for a missing file."""
+        return importing.import_file(file, self)
+
+    def place_of(self, conversation_id: str) -> str | None:
+        """Where a conversation is, in words; None when it doesn't exist."""
+        try:
+            return "here" if self.conversation(conversation_id).trashed_at is None else "in the trash"
+        except NotFound:
+            return None
+
+    def add(self, whole: Whole) -> None:
+        """Keep a whole conversation in one transaction."""
+        self.add_conversation(whole.conversation, whole.messages, whole.traces, whole.trashed_with)
+
+    def backup(self, file: Path) -> None:
+        """Write a complete copy to a new file, at any time; raises RefusedInput when it exists, StoreError."""
+        if file.exists():
+            raise RefusedInput(f"{file} exists already; nothing was overwritten. Choose another name.")
+        copy_database(self._db.path, file)
+
     def close(self) -> None:
         """Finish pending writes and close the file. Safe to call twice."""
+        if self._backups:
+            self._backups.close()
         self._db.close()
         if self._owners:
             self._owners.leave()

@@ -12,7 +12,7 @@ from concurrent.futures import Future
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from queue import LifoQueue, Empty, SimpleQueue
+from queue import Empty, LifoQueue, SimpleQueue
 from threading import Lock, Thread
 from typing import Any, TypeAlias, TypeVar
 
@@ -38,7 +38,7 @@ class Access:
     shared_log: bool = True
 
 
-def connect(path: Path, access: Access = Access(), *, busy_ms: int = BUSY_MS) -> sqlite3.Connection:  # noqa: B008 (frozen)
+def connect(path: Path, access: Access = Access(), *, busy_ms: int = BUSY_MS) -> sqlite3.Connection:
     """A connection with Fader's settings; transactions are begun and ended by hand. Raises sqlite3.Error."""
     mode = "mode=ro" if access.read_only else "mode=rwc"
     uri = f"{path.absolute().as_uri()}?{mode}{'&immutable=1' if access.immutable else ''}"

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import errno
 import sqlite3
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
+from types import MappingProxyType
 
 from app.errors import DamagedDatabase, FaderError, RefusedInput, StoreBusy, StoreError, StoreFull, StoreReadOnly
 
@@ -23,31 +24,45 @@ _WRITE_FAILURES = frozenset(
 )
 
 
+_SENTENCES: Mapping[int, tuple[type[FaderError], str]] = MappingProxyType(
+    {
+        sqlite3.SQLITE_FULL: (
+            StoreFull,
+            "No space is left on the disk (or its quota is used up) for {path}. Nothing was changed; make room and try again.",
+        ),
+        sqlite3.SQLITE_BUSY: (
+            StoreBusy,
+            "Another program holds {path} and did not let go in time. Nothing was changed; try again.",
+        ),
+        sqlite3.SQLITE_READONLY: (StoreReadOnly, "No permission to write {path} or its folder. Nothing was changed."),
+        sqlite3.SQLITE_CONSTRAINT: (
+            RefusedInput,
+            "Something of the same id is already there, or what it belongs to is gone ({error}).",
+        ),
+        sqlite3.SQLITE_CORRUPT: (
+            DamagedDatabase,
+            "{path} is damaged ({error}). Start Fader again: it sets the file aside and recovers what can be read.",
+        ),
+    }
+)
+_ALIKE: Mapping[int, int] = MappingProxyType(
+    {
+        sqlite3.SQLITE_LOCKED: sqlite3.SQLITE_BUSY,
+        sqlite3.SQLITE_PERM: sqlite3.SQLITE_READONLY,
+        sqlite3.SQLITE_CANTOPEN: sqlite3.SQLITE_READONLY,
+        sqlite3.SQLITE_NOTADB: sqlite3.SQLITE_CORRUPT,
+    }
+)
+
+
 def translate(error: sqlite3.Error, path: Path) -> FaderError:
     """The error that says what happened to the file at ``path``: a StoreError, or RefusedInput for an id that is taken."""
     code = getattr(error, "sqlite_errorcode", 0)
-    if code in _WRITE_FAILURES:
-        return _full(path)
-    match code & _PRIMARY:
-        case sqlite3.SQLITE_FULL:
-            return _full(path)
-        case sqlite3.SQLITE_BUSY | sqlite3.SQLITE_LOCKED:
-            return StoreBusy(f"Another program holds {path} and did not let go in time. Nothing was changed; try again.")
-        case sqlite3.SQLITE_READONLY | sqlite3.SQLITE_PERM | sqlite3.SQLITE_CANTOPEN:
-            return StoreReadOnly(f"No permission to write {path} or its folder. Nothing was changed.")
-        case sqlite3.SQLITE_CONSTRAINT:
-            return RefusedInput(f"Something of the same id is already there, or what it belongs to is gone ({error}).")
-        case sqlite3.SQLITE_CORRUPT | sqlite3.SQLITE_NOTADB:
-            return DamagedDatabase(
-                f"{path} is damaged ({error}). Start Fader again: it sets the file aside and recovers what can be read."
-            )
-    return StoreError(f"{path} could not be read or written: {error}")
-
-
-def _full(path: Path) -> StoreFull:
-    return StoreFull(
-        f"No space is left on the disk (or its quota is used up) for {path}. Nothing was changed; make room and try again."
+    primary = sqlite3.SQLITE_FULL if code in _WRITE_FAILURES else code & _PRIMARY
+    kind, sentence = _SENTENCES.get(
+        _ALIKE.get(primary, primary), (StoreError, "{path} could not be read or written: {error}")
     )
+    return kind(sentence.format(path=path, error=error))
 
 
 @contextmanager
@@ -65,7 +80,7 @@ def translated(path: Path) -> Iterator[None]:
 
 def _from_os(error: OSError, path: Path) -> StoreError:
     if error.errno in {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}:
-        return _full(path)
+        return StoreFull(_SENTENCES[sqlite3.SQLITE_FULL][1].format(path=path))
     if error.errno == errno.EROFS:
         return StoreReadOnly(f"{error.filename or path} is on a read-only disk.")
     return StoreError(f"{error.filename or path}: {error.strerror or error}")

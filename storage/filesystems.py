@@ -7,7 +7,29 @@ from pathlib import Path
 import psutil
 
 _NETWORK = frozenset(
-    "nfs nfs3 nfs4 cifs smb smb2 smb3 smbfs afpfs webdav davfs davfs2 ncpfs 9p ceph glusterfs lustre beegfs gpfs afs ocfs2".split()
+    {
+        "9p",
+        "afpfs",
+        "afs",
+        "beegfs",
+        "ceph",
+        "cifs",
+        "davfs",
+        "davfs2",
+        "glusterfs",
+        "gpfs",
+        "lustre",
+        "ncpfs",
+        "nfs",
+        "nfs3",
+        "nfs4",
+        "ocfs2",
+        "smb",
+        "smb2",
+        "smb3",
+        "smbfs",
+        "webdav",
+    }
 )
 
 

@@ -13,6 +13,7 @@ import re
 import sqlite3
 import unicodedata
 from collections.abc import Iterable, Iterator
+from itertools import pairwise
 
 _SCRIPTS = (
     "\u1100-\u11ff"  # Hangul letters
@@ -56,7 +57,7 @@ def _grams(runs: Iterable[str]) -> set[str]:
     grams: set[str] = set()
     for run in runs:
         grams.update(run)
-        grams.update(map("".join, zip(run, run[1:], strict=False)))
+        grams.update(map("".join, pairwise(run)))
     return grams
 
 
@@ -113,7 +114,9 @@ def add(db: sqlite3.Connection, keys: Iterable[int]) -> None:
             _ROW + " WHERE m.key = ? AND NOT m.indexed AND m.trashed_at IS NULL AND r.owner IS NULL", (key,)
         ).fetchone()
         if row is not None:
-            db.execute("INSERT INTO message_search (rowid, text, pairs, model, flags) VALUES (?, ?, ?, ?, ?)", _entry(row))
+            db.execute(
+                "INSERT INTO message_search (rowid, text, pairs, model, flags) VALUES (?, ?, ?, ?, ?)", _entry(row)
+            )
             db.execute("UPDATE messages SET indexed = 1 WHERE key = ?", (key,))
 
 
@@ -131,8 +134,8 @@ def remove_title(db: sqlite3.Connection, key: int, title: str) -> None:
 
 def rebuild(db: sqlite3.Connection) -> None:
     """Make the index anew from the rows: after a recovery, or when the way to split text has changed."""
-    for table in ("title_search", "message_search"):
-        db.execute(f"INSERT INTO {table} ({table}) VALUES ('delete-all')")
+    db.execute("INSERT INTO title_search (title_search) VALUES ('delete-all')")
+    db.execute("INSERT INTO message_search (message_search) VALUES ('delete-all')")
     db.execute("UPDATE messages SET indexed = 0 WHERE indexed")
     for key, title in db.execute("SELECT key, title FROM conversations ORDER BY key").fetchall():
         add_title(db, key, title)

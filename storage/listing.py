@@ -8,7 +8,8 @@ from collections.abc import Mapping, Sequence
 from app.conversation import EMPTY, Conversation, Json, Message, now
 from app.errors import RefusedInput
 from app.store import Hit, Page
-from storage import index, messages as tree, search
+from storage import index, search
+from storage import messages as tree
 from storage.keys import free_conversation_key
 from storage.query import parse
 from storage.rows import clean, conversation_of, dump, optional_stamp, stamp
@@ -80,7 +81,8 @@ def trash(db: sqlite3.Connection, conversation_ids: Sequence[str]) -> None:
     """Move conversations to the trash; unknown and trashed ones are left alone."""
     at = stamp(now())
     db.executemany(
-        "UPDATE conversations SET trashed_at = ? WHERE id = ? AND trashed_at IS NULL", [(at, id_) for id_ in conversation_ids]
+        "UPDATE conversations SET trashed_at = ? WHERE id = ? AND trashed_at IS NULL",
+        [(at, id_) for id_ in conversation_ids],
     )
 
 

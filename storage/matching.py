@@ -6,6 +6,7 @@ import json
 import sqlite3
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import pairwise
 
 from storage.index import RUN, normal
 from storage.query import Query, known
@@ -46,7 +47,7 @@ def match(db: sqlite3.Connection, query: Query) -> Match:
     words = tuple(
         term for place, piece in enumerate(pieces) for term in _terms(piece, beginning=place == len(pieces) - 1)
     )
-    literal = tuple(piece.casefold() for piece in pieces if RUN.match(piece) and len(piece) > 2)  # noqa: PLR2004 (pairs suffice)
+    literal = tuple(piece.casefold() for piece in pieces if RUN.match(piece) and len(piece) > 2)
     filters = [f"flags : {quote(flag)}" for flag in query.flags] + [f"model : {quote(name)} *" for name in query.models]
     documents = _documents(db, query) if query.conditions else None
     if documents is not None:
@@ -75,7 +76,7 @@ def _terms(piece: str, *, beginning: bool) -> Iterator[str]:
     elif len(piece) == 1:
         yield f"pairs : {quote(piece)}"
     else:
-        for pair in dict.fromkeys(map("".join, zip(piece, piece[1:], strict=False))):
+        for pair in dict.fromkeys(map("".join, pairwise(piece))):
             yield f"pairs : {quote(pair)}"
 
 

@@ -44,8 +44,22 @@ def begin(db: sqlite3.Connection, messages: Sequence[Message], run: Run, owner: 
         key = insert(db, conversation["key"], message, _live_parent(db, conversation, message.parent_id))
     runs.insert(db, key, replace(run, message_id=reply.id), owner=owner)
     index.add(db, [_key(db, message.id) for message in messages[:-1]])
+    _show(db, conversation["key"], reply.id)
+
+
+def add(db: sqlite3.Connection, message: Message, run: Run | None) -> None:
+    """Add one finished message with its run and show it; raises NotFound."""
+    conversation = conversation_row(db, message.conversation_id)
+    key = insert(db, conversation["key"], message, _live_parent(db, conversation, message.parent_id))
+    if run is not None:
+        runs.insert(db, key, _ended(replace(run, message_id=message.id)), owner=None)
+    index.add(db, [key])
+    _show(db, conversation["key"], message.id)
+
+
+def _show(db: sqlite3.Connection, conversation: int, leaf_id: str) -> None:
     db.execute(
-        "UPDATE conversations SET shown_leaf = ?, updated_at = ? WHERE key = ?", (reply.id, stamp(now()), conversation["key"])
+        "UPDATE conversations SET shown_leaf = ?, updated_at = ? WHERE key = ?", (leaf_id, stamp(now()), conversation)
     )
 
 
@@ -108,14 +122,13 @@ def branch(db: sqlite3.Connection, conversation_id: str, leaf_id: str | None) ->
     """From the root to a leaf (default: the shown one), without trashed messages; raises NotFound."""
     conversation = conversation_row(db, conversation_id)
     skeleton = tree(db, conversation["key"])
-    if leaf_id is None:
-        leaf = skeleton.shown(conversation["shown_leaf"])
-    else:
-        leaf = _node(skeleton, leaf_id).key
+    leaf = skeleton.shown(conversation["shown_leaf"]) if leaf_id is None else _node(skeleton, leaf_id).key
     path = [] if leaf is None else skeleton.path(leaf)
     loaded = _load(db, path, conversation_id, skeleton)
     return tuple(
-        ShownMessage(loaded[key], tuple(skeleton.nodes[sibling].id for sibling in skeleton.children(skeleton.parent(key))))
+        ShownMessage(
+            loaded[key], tuple(skeleton.nodes[sibling].id for sibling in skeleton.children(skeleton.parent(key)))
+        )
         for key in path
     )
 
@@ -127,9 +140,11 @@ def whole(db: sqlite3.Connection, conversation_id: str) -> tuple[tuple[Message, 
     loaded = _load(db, list(skeleton.nodes), conversation_id, skeleton)
     nodes = skeleton.nodes
     messages = tuple(
-        replace(loaded[key], parent_id=None if node.parent is None else nodes[node.parent].id) for key, node in nodes.items()
+        replace(loaded[key], parent_id=None if node.parent is None else nodes[node.parent].id)
+        for key, node in nodes.items()
     )
-    return messages, {node.id: nodes[node.trashed_with].id for node in nodes.values() if node.trashed_with in nodes}
+    roots = ((node.id, nodes.get(node.trashed_with or 0)) for node in nodes.values())
+    return messages, {id_: root.id for id_, root in roots if root is not None}
 
 
 def leaf_under(db: sqlite3.Connection, message_id: str) -> str:
@@ -176,13 +191,18 @@ def restore(db: sqlite3.Connection, message_id: str) -> None:
         return
     _show_again(db, row)
     if row["trashed_with"] == row["key"]:
-        keys = [key for (key,) in db.execute(
-            "SELECT key FROM messages WHERE conversation = ? AND trashed_with = ?", (row["conversation"], row["key"])
-        )]
+        keys = [
+            key
+            for (key,) in db.execute(
+                "SELECT key FROM messages WHERE conversation = ? AND trashed_with = ?",
+                (row["conversation"], row["key"]),
+            )
+        ]
     else:
         keys = [row["key"]]
     db.executemany(
-        "UPDATE messages SET trashed_at = NULL, trashed_with = NULL, shown_before = NULL WHERE key = ?", [(key,) for key in keys]
+        "UPDATE messages SET trashed_at = NULL, trashed_with = NULL, shown_before = NULL WHERE key = ?",
+        [(key,) for key in keys],
     )
     index.add(db, keys)
 
@@ -231,7 +251,9 @@ def _live_parent(db: sqlite3.Connection, conversation: Row, parent_id: str | Non
     if row["conversation"] != conversation["key"]:
         raise NotFound(f"Message {parent_id} belongs to another conversation.")
     if row["trashed_at"] is not None:
-        raise NotFound("The message you are answering has been deleted. Reload the page to see the conversation as it is.")
+        raise NotFound(
+            "The message you are answering has been deleted. Reload the page to see the conversation as it is."
+        )
     return int(row["key"])
 
 

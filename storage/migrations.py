@@ -41,7 +41,9 @@ def conversations(db: Database) -> None:
         )""")
     db.conn.execute("""
         CREATE INDEX conversations_listed ON conversations (pinned DESC, updated_at DESC, key DESC) WHERE trashed_at IS NULL""")
-    db.conn.execute("CREATE INDEX conversations_trashed ON conversations (trashed_at DESC) WHERE trashed_at IS NOT NULL")
+    db.conn.execute(
+        "CREATE INDEX conversations_trashed ON conversations (trashed_at DESC) WHERE trashed_at IS NOT NULL"
+    )
     db.conn.execute("""
         CREATE TABLE messages (
             key INTEGER PRIMARY KEY,

@@ -39,7 +39,7 @@ def open_store(home: Path) -> Store:
     path = home / DATABASE_NAME
     owners = Owners(home / "locks", new_id())
     try:
-        with translated(path), _alone(home):
+        with translated(path), alone(home):
             _check_writable(path)
             owners.enter()
             return _open(path, owners)
@@ -54,7 +54,8 @@ def open_store(home: Path) -> Store:
 
 
 @contextmanager
-def _alone(home: Path) -> Iterator[None]:
+def alone(home: Path) -> Iterator[None]:
+    """Hold the data folder's lock for opening inside; raises StoreBusy."""
     home.mkdir(parents=True, exist_ok=True)
     with exclusively(home / "locks" / "_opening.lock", seconds=_OPENING_S):
         yield
@@ -78,7 +79,7 @@ def _open(path: Path, owners: Owners) -> Store:
     notices += _make_sound(path, owners)
     with closing(connect(path, access)) as db:
         notices += _migrate(db, path, owners)
-    store = Store(Database(path, access), owners, notices)
+    store = Store(Database(path, access), owners, notices, backup.DailyBackups(path))
     store.interrupt_orphans()
     return store
 
@@ -91,7 +92,9 @@ def _open_to_read(path: Path) -> Store:
             with closing(connect(path, access)) as db:
                 check_version(db, path)
                 if migrations.pending(Tables(db, execute_plugins=False)):
-                    raise StoreReadOnly(f"{path} is of an earlier Fader and can't be brought up to date without permission to write.")
+                    raise StoreReadOnly(
+                        f"{path} is of an earlier Fader and can't be brought up to date without permission to write."
+                    )
         except sqlite3.Error as error:
             failure = error
         else:
@@ -101,6 +104,7 @@ def _open_to_read(path: Path) -> Store:
 
 def _make_sound(path: Path, owners: Owners) -> list[str]:
     """Look at the file before anything is written to it; recover a damaged one. Returns what to tell the user."""
+    recovery.finish_interrupted(path)
     if not path.exists() or path.stat().st_size == 0:
         return recovery.explain_empty(path)
     try:
@@ -133,7 +137,11 @@ def _probe(path: Path) -> sqlite3.Connection:
         db.execute("SELECT count(*) FROM sqlite_master").fetchone()
     except sqlite3.OperationalError as error:
         db.close()
-        if error.sqlite_errorcode not in {sqlite3.SQLITE_READONLY_ROLLBACK, sqlite3.SQLITE_READONLY_RECOVERY, sqlite3.SQLITE_CANTOPEN}:
+        if error.sqlite_errorcode not in {
+            sqlite3.SQLITE_READONLY_ROLLBACK,
+            sqlite3.SQLITE_READONLY_RECOVERY,
+            sqlite3.SQLITE_CANTOPEN,
+        }:
             raise
         return connect(path, Access(shared_log=False))
     except BaseException:
@@ -146,7 +154,7 @@ def check_version(db: sqlite3.Connection, path: Path) -> None:
     """Raises NewerDatabase for a later Fader's file, StoreError for one that isn't Fader's."""
     tables = {name for (name,) in db.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
     if tables and db.execute("PRAGMA application_id").fetchone()[0] != APPLICATION_ID:
-        raise StoreError(f"{path} is an SQLite file of another program. It was left untouched; move it away or set FADER_HOME.")
+        raise StoreError(f"{path} is an SQLite file of another program. It was left untouched.")
     known = {step.name for step in migrations._migrations}  # noqa: SLF001 (there is no public list)
     unknown = [step.name for step in migrations.applied(Tables(db, execute_plugins=False)) if step.name not in known]
     if unknown:
@@ -183,8 +191,12 @@ def _migrate(db: sqlite3.Connection, path: Path, owners: Owners) -> list[str]:
     notices = []
     if migrations.applied(tables):
         if owners.others():
-            raise StoreBusy(f"An earlier version of Fader is using {path}. Close it first, so that the file can be brought up to date.")
-        copy = backup.before_migration(path, pending[0].name)
-        notices.append(f"The conversations were brought up to date for this version of Fader. A copy of before is in {copy}.")
+            raise StoreBusy(
+                f"An earlier version of Fader is using {path}. Close it first, so that the file can be brought up to date."
+            )
+        copy = backup.before(path, pending[0].name)
+        notices.append(
+            f"The conversations were brought up to date for this version of Fader. A copy of before is in {copy}."
+        )
     migrations.apply(tables)
     return notices

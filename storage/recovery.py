@@ -1,13 +1,195 @@
-"""Damaged files: set aside, never overwritten, and what can be read of them saved into a new one."""
+"""Damaged files: set aside, never overwritten, and what can be read of them saved into a new one.
+
+Rows are read by ranges of their keys: a range that can't be read is halved until only the damaged pages are left out. What the
+newest backup has beyond that fills the gaps. The search index is made anew.
+"""
 
 from __future__ import annotations
 
+import heapq
+import sqlite3
+from collections.abc import Iterable, Iterator
+from contextlib import closing
+from datetime import datetime
 from pathlib import Path
+
+from sqlite_utils import Database as Tables
+
+from app.errors import StoreError
+from storage import index
+from storage.backup import folder, sync
+from storage.database import Access, connect, transaction
+from storage.migrations import migrations
+
+_TABLES = ("documents", "conversations", "messages", "runs", "run_tokens", "traces", "presets", "settings")
+"""In an order in which references point backwards."""
+
+_FRESH = ".recovering"
+_LAST = 2**62
+_ATTEMPTS = 5_000
+"""How many ranges of one table are tried."""
+
+
+def finish_interrupted(path: Path) -> None:
+    """Complete a recovery that was interrupted after the damaged file had been moved: its result was ready by then."""
+    fresh = path.with_name(path.name + _FRESH)
+    if not path.exists() and fresh.exists():
+        fresh.replace(path)
 
 
 def explain_empty(path: Path) -> list[str]:
-    return []
+    """What to tell about a file that has no content although there once were conversations."""
+    newest = _newest_backup(path)
+    if not path.exists() or newest is None:
+        return []
+    return [f"{path} was empty. There is a backup: fader restore {newest}"]
 
 
 def recover(path: Path, why: str) -> list[str]:
-    raise NotImplementedError
+    """Set a damaged file aside and put what can be read of it in its place. Returns what to tell the user."""
+    fresh = path.with_name(path.name + _FRESH)
+    fresh.unlink(missing_ok=True)
+    try:
+        kept = _salvage(path, fresh)
+    except BaseException:
+        fresh.unlink(missing_ok=True)
+        raise
+    aside = set_aside(path)
+    fresh.replace(path)
+    saved = f"{kept['conversations']} conversations with {kept['messages']} messages were recovered."
+    return [f"{path} was damaged ({why}). It was set aside as {aside.name}; {saved}"]
+
+
+def set_aside(path: Path) -> Path:
+    """Rename a damaged file together with those that belong to it; the main file last, so that an interruption is harmless."""
+    aside = path.with_name(f"{path.name}.damaged-{datetime.now().astimezone():%Y%m%d-%H%M%S}")
+    for suffix in ("-wal", "-shm", "-journal"):
+        companion = path.with_name(path.name + suffix)
+        if companion.exists():
+            companion.replace(aside.with_name(aside.name + suffix))
+    path.replace(aside)
+    return aside
+
+
+def _salvage(damaged: Path, fresh: Path) -> dict[str, int]:
+    """Make ``fresh`` out of what can be read of ``damaged`` and of the newest backup; returns rows by table."""
+    with closing(connect(fresh, Access(shared_log=False))) as db:
+        migrations.apply(Tables(db, execute_plugins=False))
+        db.execute("PRAGMA foreign_keys = OFF")
+        with transaction(db):
+            for source in (damaged, _newest_backup(damaged)):
+                if source is not None:
+                    _copy_readable(source, db)
+            _mend(db)
+            index.rebuild(db)
+        if db.execute("PRAGMA foreign_key_check").fetchone() is not None:
+            raise StoreError(f"What was recovered from {damaged} doesn't fit together; the file was left as it is.")
+        kept = {
+            "conversations": db.execute("SELECT count(*) FROM conversations").fetchone()[0],
+            "messages": db.execute("SELECT count(*) FROM messages").fetchone()[0],
+        }
+    sync(fresh)
+    return kept
+
+
+def _copy_readable(source: Path, into: sqlite3.Connection) -> None:
+    """Add the readable rows of a file that ``into`` doesn't have yet."""
+    for access in (Access(read_only=True), Access(read_only=True, immutable=True)):
+        try:
+            with closing(connect(source, access)) as db:
+                db.text_factory = lambda data: data.decode(errors="replace")
+                for table in _TABLES:
+                    _copy_table(db, into, table)
+        except sqlite3.Error:
+            continue  # not even the list of tables can be read this way
+        else:
+            return
+
+
+def _copy_table(db: sqlite3.Connection, into: sqlite3.Connection, table: str) -> None:
+    columns = {row["name"]: row["pk"] for row in into.execute(f"PRAGMA table_info({table})")}
+    common = [row["name"] for row in db.execute(f"PRAGMA table_info({table})") if row["name"] in columns]
+    if not common:
+        return
+    names = ", ".join(common)
+    insert = f"INSERT OR IGNORE INTO {table} ({names}) VALUES ({', '.join('?' * len(common))})"  # noqa: S608 (names of our own)
+    key = next(name for name, place in columns.items() if place)
+    if key in {"key", "message"}:
+        rows: Iterable[sqlite3.Row] = _by_ranges(
+            db, f"SELECT {names} FROM {table} WHERE {key} BETWEEN ? AND ? ORDER BY {key}", key
+        )  # noqa: S608
+    else:
+        rows = _Reading(db.execute(f"SELECT {names} FROM {table}"))  # noqa: S608
+    for row in rows:
+        into.execute(insert, tuple(row))
+
+
+def _by_ranges(db: sqlite3.Connection, query: str, key: str) -> Iterator[sqlite3.Row]:
+    """All readable rows: forwards to the first damage, backwards to the last, then the halves of what lies between, the widest
+    ranges first, so that an end to the attempts costs little."""
+    ranges = [(-_LAST, 0, _LAST)]
+    for _ in range(_ATTEMPTS):
+        if not ranges:
+            return
+        _, first, last = heapq.heappop(ranges)
+        rows = _Reading(db.execute(query, (first, last)))
+        for row in rows:
+            first = row[key] + 1
+            yield row
+        if rows.whole:
+            continue
+        for row in _Reading(db.execute(query + " DESC", (first, last))):
+            last = row[key] - 1
+            yield row
+        middle = (first + last) // 2
+        for low, high in ((first, middle), (middle + 1, last)):
+            if first < last and low <= high:
+                heapq.heappush(ranges, (low - high, low, high))
+
+
+class _Reading:
+    """The rows of a query up to the first that can't be read; ``whole`` afterwards says whether that was all."""
+
+    def __init__(self, cursor: sqlite3.Cursor) -> None:
+        self._cursor = cursor
+        self.whole = False
+
+    def __iter__(self) -> Iterator[sqlite3.Row]:
+        try:
+            yield from self._cursor
+        except sqlite3.DatabaseError:
+            return
+        self.whole = True
+
+
+def _mend(db: sqlite3.Connection) -> None:
+    """Make what was read fit together: messages whose conversation is lost get a new one, references to lost rows are cut."""
+    for statement in _SENSELESS:
+        db.execute(statement)
+    db.execute("""
+        INSERT INTO conversations (key, id, title, system_prompt, parameters, pinned, created_at, updated_at)
+        SELECT conversation, lower(hex(randomblob(16))), 'Recovered conversation', '', '{}', 0, min(created_at), max(created_at)
+        FROM messages WHERE conversation NOT IN (SELECT key FROM conversations) GROUP BY conversation""")
+    db.execute("""
+        UPDATE messages SET parent = NULL WHERE parent IS NOT NULL AND NOT EXISTS (
+            SELECT 1 FROM messages p WHERE p.key = messages.parent AND p.key < messages.key
+                AND p.conversation = messages.conversation)""")
+    for column in ("fingerprint", "requested", "effective", "explained"):
+        db.execute(f"UPDATE runs SET {column} = NULL WHERE {column} NOT IN (SELECT key FROM documents)")  # noqa: S608
+
+
+_SENSELESS = (
+    "DELETE FROM documents WHERE NOT json_valid(body)",
+    "DELETE FROM conversations WHERE NOT json_valid(parameters) OR typeof(created_at + updated_at) != 'integer'",
+    "DELETE FROM messages WHERE role NOT IN ('user', 'assistant', 'system') OR typeof(created_at) != 'integer'",
+    "DELETE FROM runs WHERE message NOT IN (SELECT key FROM messages) OR NOT json_valid(notes) OR NOT json_valid(stats)",
+    "DELETE FROM run_tokens WHERE message NOT IN (SELECT message FROM runs)",
+    "DELETE FROM traces WHERE message NOT IN (SELECT message FROM runs)",
+)
+"""Rows that no longer mean anything."""
+
+
+def _newest_backup(path: Path) -> Path | None:
+    """The latest automatic copy of a file, if there is one."""
+    copies = sorted(folder(path).glob("*.db"), key=lambda copy: copy.stat().st_mtime)
+    return copies[-1] if copies else None

@@ -92,7 +92,9 @@ def get(db: sqlite3.Connection, run_id: str) -> Run:
 
 def trace(db: sqlite3.Connection, run_id: str) -> bytes | None:
     """The trace of a run, if one was kept."""
-    row = db.execute("SELECT t.data FROM traces t JOIN runs r ON r.message = t.message WHERE r.id = ?", (run_id,)).fetchone()
+    row = db.execute(
+        "SELECT t.data FROM traces t JOIN runs r ON r.message = t.message WHERE r.id = ?", (run_id,)
+    ).fetchone()
     return None if row is None else bytes(row["data"])
 
 

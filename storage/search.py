@@ -22,7 +22,9 @@ def answer(db: sqlite3.Connection, query: Query, *, trashed: bool, offset: int, 
     if wanted.documents == frozenset():
         return Page((), more=False)
     found: dict[int, int | None] = {}
-    for conversation, message in chain(_titles(db, query, wanted, trashed), _messages(db, query, wanted, trashed)):
+    for conversation, message in chain(
+        _titles(db, query, wanted, trashed=trashed), _messages(db, query, wanted, trashed=trashed)
+    ):
         found.setdefault(conversation, message)
         if len(found) > offset + limit:
             break
@@ -46,7 +48,7 @@ _TITLES = """
 """
 
 
-def _titles(db: sqlite3.Connection, query: Query, wanted: Match, trashed: bool) -> Iterator[tuple[int, None]]:
+def _titles(db: sqlite3.Connection, query: Query, wanted: Match, *, trashed: bool) -> Iterator[tuple[int, None]]:
     if not wanted.title:
         return
     for key, title in db.execute(_TITLES, (wanted.title, trashed, query.after_stamp, query.before_stamp)):
@@ -77,9 +79,9 @@ _MESSAGES = """
 """
 
 
-def _messages(db: sqlite3.Connection, query: Query, wanted: Match, trashed: bool) -> Iterator[tuple[int, int]]:
+def _messages(db: sqlite3.Connection, query: Query, wanted: Match, *, trashed: bool) -> Iterator[tuple[int, int]]:
     if not wanted.message:
-        yield from _punctuation(db, query, trashed)
+        yield from _punctuation(db, query, trashed=trashed)
         return
     for row in db.execute(_MESSAGES, (wanted.message, *query.keys)):
         if row["trashed"] == trashed and _wanted(db, wanted, row["key"]) and _occurs(db, wanted, row["key"]):
@@ -107,7 +109,7 @@ _LITERAL = """
 """
 
 
-def _punctuation(db: sqlite3.Connection, query: Query, trashed: bool) -> Iterator[tuple[int, int]]:
+def _punctuation(db: sqlite3.Connection, query: Query, *, trashed: bool) -> Iterator[tuple[int, int]]:
     for conversation, key, content in db.execute(_LITERAL, (trashed, *query.keys, _NEAR)):
         if all(word in content for word in query.words):
             yield conversation, key

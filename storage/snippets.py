@@ -17,8 +17,8 @@ _BLANKS = re.compile(r"\s+")
 
 
 def snippet(text: str, words: Iterable[str]) -> str:
-    """About 160 characters of ``text`` around the first match of one of ``words``, on one line, each match between \\x02 and
-    \\x03; the beginning when nothing matches."""
+    """About 160 characters of ``text`` around the first match of one of ``words``, on one line, each match between the marks;
+    the beginning when nothing matches."""
     text = text.translate(_MARKS)
     spans = _spans(text, tuple(words))
     start = _start(text, spans[0][0]) if spans else 0
