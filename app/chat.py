@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from app.conversation import EMPTY, Conversation, Json, Message, Role, Run, new_id
+from app.conversation import EMPTY, Conversation, Json, Message, Role, Run, new_id, now
 from app.engine.run import LiveRun, RunRequest
 from app.errors import NotFound, RefusedInput
 from app.parameters.validate import validate
@@ -109,14 +109,14 @@ class Chat:
         """Copy the path up to a message into a new conversation and return it."""
         end = self.store.message(message_id)
         source = self.store.conversation(end.conversation_id)
-        copy = replace(source, id=new_id(), title=f"{source.title} (branch)", shown_leaf=None, pinned=False)
-        self.store.create_conversation(copy)
-        parent: str | None = None
+        copy = replace(
+            source, id=new_id(), title=f"{source.title} (branch)", shown_leaf=None, pinned=False, updated_at=now()
+        )
+        twins: list[Message] = []
         for shown in self.store.branch(source.id, message_id):
-            twin = replace(shown.message, id=new_id(), conversation_id=copy.id, parent_id=parent, run=None)
-            run = shown.message.run
-            self.store.add_message(twin, None if run is None else replace(run, id=new_id(), message_id=twin.id))
-            parent = twin.id
+            parent = twins[-1].id if twins else None
+            twins.append(_twin(shown.message, copy.id, parent))
+        self.store.add_conversation(copy, twins)
         return self.store.conversation(copy.id)
 
     def stop(self, run_id: str) -> bool:
@@ -130,6 +130,14 @@ class Chat:
     def live(self, run_id: str) -> LiveRun | None:
         """A run that is alive or ended a short while ago, for reading its events."""
         return self.engine.live(run_id)
+
+    def wait_until_kept(self, run_id: str, timeout: float | None = 60) -> bool:
+        """Wait until a run's end is in the store; at once for runs that are not alive here."""
+        return self._recorder.wait(run_id, timeout)
+
+    def wait_until_flushed(self, run_id: str, timeout: float | None = 60) -> bool:
+        """Wait until some of a run's text is in the store."""
+        return self._recorder.wait(run_id, timeout, end=False)
 
     def close(self) -> None:
         """Stop the engine, wait until everything is stored, close the store."""
@@ -226,3 +234,10 @@ class Chat:
         live = self.engine.submit(request)
         self._recorder.follow(live)
         return Started(self.store.conversation(conversation.id), replace(reply, run=run), live)
+
+
+def _twin(message: Message, conversation_id: str, parent_id: str | None) -> Message:
+    """A copy of a message for another conversation, its run included."""
+    own = new_id()
+    run = None if message.run is None else replace(message.run, id=new_id(), message_id=own)
+    return replace(message, id=own, conversation_id=conversation_id, parent_id=parent_id, run=run)

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import logging
-from dataclasses import replace
-from threading import Event, Thread, current_thread
+from dataclasses import dataclass, field, replace
+from threading import Event, Thread
 from time import monotonic
 from typing import TYPE_CHECKING
 
@@ -20,44 +20,66 @@ log = logging.getLogger(__name__)
 END_RETRIES = 20
 
 
+@dataclass(eq=False)
+class Followed:
+    """A run being recorded; the flags say that partial text, and that the end, is in the store."""
+
+    run: LiveRun
+    flushed: Event = field(default_factory=Event)
+    kept: Event = field(default_factory=Event)
+    thread: Thread | None = None
+
+
 class Recorder:
     """Follows live runs, one thread each (only one of them computes; the others wait for their first event)."""
 
     def __init__(self, store: ConversationStore, flush_seconds: float) -> None:
         self._store = store
         self._flush_seconds = flush_seconds
-        self._threads: set[Thread] = set()
+        self._followed: dict[str, Followed] = {}
 
     def follow(self, run: LiveRun) -> None:
         """Start recording a run."""
-        thread = Thread(target=self._record, args=(run,), name=f"fader-record-{run.id[:8]}", daemon=True)
-        self._threads.add(thread)
-        thread.start()
+        followed = Followed(run)
+        followed.thread = Thread(target=self._record, args=(followed,), name=f"fader-record-{run.id[:8]}", daemon=True)
+        self._followed[run.id] = followed
+        followed.thread.start()
 
-    def join(self, timeout: float | None = None) -> None:
+    def wait(self, run_id: str, timeout: float | None = None, *, end: bool = True) -> bool:
+        """Wait until the run's end (or, ``end`` False, some of its text) is in the store. True for runs not followed here."""
+        followed = self._followed.get(run_id)
+        return followed is None or (followed.kept if end else followed.flushed).wait(timeout)
+
+    def join(self) -> None:
         """Wait until every followed run is in the store."""
-        for thread in list(self._threads):
-            thread.join(timeout)
+        for followed in list(self._followed.values()):
+            if followed.thread:
+                followed.thread.join()
 
-    def _record(self, run: LiveRun) -> None:
-        seen, text, written, due = 0, "", "", 0.0
+    def _record(self, followed: Followed) -> None:
         try:
-            while True:
-                wait = max(0.0, due - monotonic()) if text != written else None
-                for number, event in run.wait(seen, wait):
-                    seen = number
-                    if isinstance(event, Ended):
-                        self._end(run, event)
-                        return
-                    if isinstance(event, TextDelta) and event.index == 0:
-                        text += event.text
-                    elif isinstance(event, StatusChanged):
-                        written = "\0"  # a change of status is worth a write of its own
-                if text != written and monotonic() >= due:
-                    self._flush(run, text)
-                    written, due = text, monotonic() + self._flush_seconds
+            self._end(followed.run, self._flush_until_end(followed))
         finally:
-            self._threads.discard(current_thread())
+            followed.flushed.set()
+            followed.kept.set()
+            self._followed.pop(followed.run.id, None)
+
+    def _flush_until_end(self, followed: Followed) -> Ended:
+        """Keep partial text at least every ``flush_seconds``, and every change of status."""
+        run, seen, text, dirty, due = followed.run, 0, "", False, 0.0
+        while True:
+            for number, event in run.wait(seen, max(0.0, due - monotonic()) if dirty else None):
+                seen = number
+                if isinstance(event, Ended):
+                    return event
+                if isinstance(event, TextDelta) and event.index == 0:
+                    text, dirty = text + event.text, True
+                dirty = dirty or isinstance(event, StatusChanged)
+            if dirty and monotonic() >= due:
+                self._flush(run, text or run.request.prefix_text)
+                dirty, due = False, monotonic() + self._flush_seconds
+                if text:
+                    followed.flushed.set()
 
     def _flush(self, run: LiveRun, text: str) -> None:
         try:

@@ -37,6 +37,9 @@ class ConversationStore(Protocol):
     def create_conversation(self, conversation: Conversation) -> None:
         """Keep a new, empty conversation."""
 
+    def add_conversation(self, conversation: Conversation, messages: Sequence[Message] = ()) -> None:
+        """Keep a whole conversation in one transaction: its messages (parents first) with their runs as they ended."""
+
     def conversation(self, conversation_id: str) -> Conversation:
         """One conversation, trashed or not; raises NotFound."""
 
@@ -80,9 +83,6 @@ class ConversationStore(Protocol):
 
     def restore_message(self, message_id: str) -> None:
         """Undo ``trash_message`` exactly."""
-
-    def add_message(self, message: Message, run: Run | None = None) -> None:
-        """Add one finished message, with its finished run if it has one, and show it."""
 
     def begin_run(self, messages: Sequence[Message], run: Run) -> None:
         """In one transaction: add the messages (parents first, the last is the empty reply), add its run, show that reply."""

@@ -1,0 +1,168 @@
+"""What a user does with a conversation, and what is in the database afterwards: nothing is ever destroyed."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from app.chat import Chat, Started
+from app.conversation import FinishReason, Role, Run, RunStatus
+from app.engine.events import TextDelta
+from app.errors import BadParameter, RefusedInput
+
+SHORT = {"max_new_tokens": 8, "seed": 5}
+LONG = {"max_new_tokens": 300, "min_new_tokens": 300, "seed": 5}
+
+
+def done(chat: Chat, started: Started) -> Run:
+    """The run as it is in the store once it has ended."""
+    started.run.result(60)
+    chat.wait_until_kept(started.run.id)
+    return chat.store.run(started.run.id)
+
+
+def shown(chat: Chat, conversation_id: str) -> list[tuple[str, str]]:
+    return [(s.message.role.value, s.message.content) for s in chat.store.branch(conversation_id)]
+
+
+def test_a_message_and_its_reply_are_kept_with_all_that_belongs_to_the_run(chat: Chat) -> None:
+    started = chat.send("What is  the *capital*?\nmore", requested=SHORT, system_prompt="Be brief.")
+    run = done(chat, started)
+    conversation = chat.store.conversation(started.conversation.id)
+    text = started.run.text()
+    assert shown(chat, conversation.id) == [("user", "What is  the *capital*?\nmore"), ("assistant", text)]
+    assert (conversation.title, conversation.system_prompt) == ("What is the capital?", "Be brief.")
+    assert (run.status, run.finish_reason, run.seed) == (RunStatus.DONE, FinishReason.LENGTH, 5)
+    assert run.requested == SHORT
+    assert run.effective["max_new_tokens"] == 8
+    assert run.explained["max_new_tokens"]["source"] == "set"
+    assert len(run.output_ids) == 8
+    assert run.prompt_ids
+    assert run.model_fingerprint["name"]
+    assert run.stats.prompt_tokens == len(run.prompt_ids)
+
+
+def test_the_next_message_goes_below_the_reply_and_the_model_sees_both(chat: Chat) -> None:
+    first = chat.send("hello", requested=SHORT)
+    done(chat, first)
+    second = chat.send("and now", conversation_id=first.conversation.id, requested=SHORT)
+    run = done(chat, second)
+    assert [role for role, _ in shown(chat, first.conversation.id)] == ["user", "assistant", "user", "assistant"]
+    loaded = chat.engine.loaded
+    assert loaded is not None
+    assert "hello" in loaded.tokenizer.decode(list(run.prompt_ids))
+
+
+def test_editing_makes_a_sibling_and_keeps_the_old_branch(chat: Chat) -> None:
+    first = chat.send("helo", requested=SHORT)
+    done(chat, first)
+    question = chat.store.branch(first.conversation.id)[0].message
+    second = chat.edit(question.id, "hello", requested=SHORT)
+    done(chat, second)
+    top = chat.store.branch(first.conversation.id)[0]
+    assert (top.message.content, len(top.siblings), top.place) == ("hello", 2, 1)
+    assert chat.store.message(question.id).content == "helo"
+    assert chat.store.message(first.reply.id).content == first.run.text()
+
+
+def test_regenerating_makes_a_sibling_reply(chat: Chat) -> None:
+    first = chat.send("hello", requested=SHORT)
+    done(chat, first)
+    second = chat.regenerate(first.reply.id, requested=SHORT)
+    done(chat, second)
+    reply = chat.store.branch(first.conversation.id)[-1]
+    assert reply.siblings == (first.reply.id, second.reply.id)
+    assert reply.message.content == first.run.text()  # same seed, same text
+
+
+def test_a_stopped_reply_is_kept_and_can_be_continued_at_the_token(chat: Chat) -> None:
+    started = chat.send("hello", requested=LONG)
+    for _, event in started.run.events():
+        if isinstance(event, TextDelta):
+            break
+    assert chat.stop(started.run.id)
+    old = done(chat, started)
+    assert old.finish_reason is FinishReason.STOPPED
+    further = chat.continue_reply(started.reply.id, requested=SHORT)
+    new = done(chat, further)
+    assert new.output_ids[: len(old.output_ids)] == old.output_ids
+    assert len(new.output_ids) == len(old.output_ids) + 8
+    assert new.prompt_ids == old.prompt_ids
+    assert further.run.text().startswith(started.run.text())
+    assert chat.store.message(started.reply.id).content == started.run.text()
+
+
+def test_a_reply_can_be_started_with_typed_text(chat: Chat) -> None:
+    started = chat.send("hello", requested=SHORT, prefix="Sure, ")
+    done(chat, started)
+    content = chat.store.message(started.reply.id).content
+    assert content.startswith("Sure, ")
+    assert len(content) > len("Sure, ")
+
+
+def test_a_branch_into_a_new_conversation_copies_the_path_with_its_runs(chat: Chat) -> None:
+    first = chat.send("hello", requested=SHORT)
+    run = done(chat, first)
+    done(chat, chat.send("more", conversation_id=first.conversation.id, requested=SHORT))
+    twin = chat.branch(first.reply.id)
+    assert shown(chat, twin.id) == shown(chat, first.conversation.id)[:2]
+    copied = chat.store.branch(twin.id)[-1].message.run
+    assert copied is not None
+    assert (copied.output_ids, copied.seed) == (run.output_ids, run.seed)
+    assert copied.id != run.id
+
+
+def test_several_sequences_are_sibling_replies_in_the_store(chat: Chat) -> None:
+    asked = {**SHORT, "do_sample": True, "temperature": 2.0, "num_return_sequences": 3}
+    started = chat.send("hello", requested=asked)
+    done(chat, started)
+    reply = chat.store.branch(started.conversation.id)[-1]
+    assert reply.message.id == started.reply.id
+    assert len(reply.siblings) == 3
+    runs = [chat.store.message(sibling).run for sibling in reply.siblings]
+    assert len({run.output_ids for run in runs if run}) == 3
+
+
+@pytest.mark.parametrize("text", ["", "   ", "\n\t"])
+def test_blank_messages_are_not_sent(chat: Chat, text: str) -> None:
+    with pytest.raises(RefusedInput, match="empty"):
+        chat.send(text)
+    assert chat.store.conversations().hits == ()
+
+
+def test_too_long_messages_are_refused_with_the_limit(chat: Chat) -> None:
+    with pytest.raises(RefusedInput, match="200,000"):
+        chat.send("x" * 200_001)
+
+
+def test_a_bad_parameter_is_refused_by_name_before_anything_is_stored(chat: Chat) -> None:
+    with pytest.raises(BadParameter, match="top_p"):
+        chat.send("hello", requested={"top_p": 1.5})
+    assert chat.store.conversations().hits == ()
+
+
+def test_partial_text_is_in_the_database_while_the_reply_is_written(chat: Chat) -> None:
+    started = chat.send("hello", requested=LONG)
+    for _, event in started.run.events():
+        if isinstance(event, TextDelta):
+            break
+    chat.wait_until_flushed(started.run.id)
+    assert chat.store.message(started.reply.id).content
+    assert chat.store.message(started.reply.id).role is Role.ASSISTANT
+    chat.stop(started.run.id)
+    done(chat, started)
+
+
+def test_closing_while_a_reply_is_written_keeps_it_as_stopped(chat: Chat, fader_home: Path) -> None:
+    from storage import open_store
+
+    started = chat.send("hello", requested=LONG)
+    for _, event in started.run.events():
+        if isinstance(event, TextDelta):
+            break
+    chat.close()
+    again = open_store(fader_home)
+    assert again.run(started.run.id).status is RunStatus.STOPPED
+    assert again.message(started.reply.id).content == started.run.text()
+    again.close()
