@@ -11,13 +11,15 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from app.conversation import EMPTY, Conversation, Json, Message, Role, Run, new_id, now
+from app.engine.engine import MESSAGE_NO_MODEL
 from app.engine.run import LiveRun, RunRequest
-from app.errors import NotFound, RefusedInput
+from app.errors import NoModel, NotFound, RefusedInput
 from app.parameters.validate import validate
 from app.recorder import Recorder
 from app.titles import suggest_title
 
 if TYPE_CHECKING:
+    from app.engine.desk import Preview
     from app.engine.engine import Engine
     from app.settings import Settings
     from app.store import ConversationStore
@@ -118,6 +120,32 @@ class Chat:
             twins.append(_twin(shown.message, copy.id, parent))
         self.store.add_conversation(copy, twins)
         return self.store.conversation(copy.id)
+
+    def preview(
+        self,
+        text: str,
+        *,
+        conversation_id: str | None = None,
+        parent_id: str | None = None,
+        requested: Mapping[str, Json] = EMPTY,
+        system_prompt: str | None = None,
+        prefix: str = "",
+    ) -> Preview:
+        """The exact prompt that sending ``text`` now would give, as text and tokens, and how it fills the context.
+
+        Raises NoModel while none is loaded, RefusedInput when it does not fit, BadParameter, NotFound.
+        """
+        desk = self.engine.desk
+        if desk is None:
+            raise NoModel(MESSAGE_NO_MODEL)
+        conversation = self.store.conversation(conversation_id) if conversation_id else Conversation()
+        parent = parent_id or (self._leaf(conversation) if conversation_id else None)
+        path = self.store.branch(conversation.id, parent) if parent else ()
+        messages = [shown.message for shown in path]
+        if text.strip() or not messages:
+            messages.append(Message(new_id(), conversation.id, parent, Role.USER, text))
+        system = conversation.system_prompt if system_prompt is None else system_prompt
+        return desk.preview(messages, system_prompt=system, prefix=prefix, requested=self._checked(requested))
 
     def stop(self, run_id: str) -> bool:
         """End a run's computation; False when no such run is alive."""

@@ -11,6 +11,7 @@ from threading import Condition, Event, Thread
 from typing import TYPE_CHECKING, Protocol
 
 from app.conversation import FinishReason, Run, RunStatus
+from app.engine.desk import Desk
 from app.engine.events import Ended, Progress, StatusChanged
 from app.engine.outcome import cut_short
 from app.engine.run import LiveRun, RunRequest
@@ -72,6 +73,8 @@ class Engine:
         self._settings = settings
         self._blocks: PrefixCache = PrefixCache(settings.prefill_chunk, settings.prefix_cache_mb * 2**20)
         self._loaded: LoadedModel | None = None
+        self._desk: Desk | None = None
+        self._resting: str | None = None
         self._status = ModelStatus("none")
         self._queue: deque[LiveRun | LoadJob] = deque()
         self._current: LiveRun | LoadJob | None = None
@@ -130,6 +133,11 @@ class Engine:
         """The model in memory, for reading its tokenizer and facts; only the engine's thread computes with it."""
         return self._loaded
 
+    @property
+    def desk(self) -> Desk | None:
+        """Answers about the loaded model (tokenizing, the prompt before it is sent) for any thread; None without a model."""
+        return self._desk
+
     def close(self) -> None:
         """End the current run, give queued ones an end, free the model and join the thread."""
         with self._wake:
@@ -185,12 +193,27 @@ class Engine:
 
     def _next(self) -> LiveRun | LoadJob | None:
         with self._wake:
-            self._wake.wait_for(lambda: self._closing or self._queue)
+            while not self._wake.wait_for(lambda: self._closing or self._queue, self._patience()):
+                self._rest()
             if self._closing:
                 return None
             self._current = self._queue.popleft()
             self._tell_places()
             return self._current
+
+    def _patience(self) -> float | None:
+        """Seconds to wait for work before the model is freed; None: for ever."""
+        minutes = self._settings.idle_unload_minutes
+        return minutes * 60 if minutes and self._loaded is not None else None
+
+    def _rest(self) -> None:
+        """Nothing was asked for a long time: free the model, and load it again when it is wanted."""
+        name = self._status.name
+        self._free()
+        self._resting = name
+        self._status = ModelStatus(
+            "none", detail=f"{name} was unloaded after a pause; it loads again with your next message."
+        )
 
     def _tell_places(self) -> None:
         """Everybody who waits has moved up."""
@@ -201,7 +224,7 @@ class Engine:
     def _run(self, run: LiveRun) -> None:
         from app.engine.execute import execute
 
-        wanted = run.request.model
+        wanted = run.request.model or (self._resting if self._loaded is None else None)
         try:
             if wanted and (self._loaded is None or self._status.name != wanted):
                 run.append(StatusChanged(RunStatus.LOADING, f"Loading {wanted}"))
@@ -252,7 +275,7 @@ class Engine:
             self._models.unload(self._loaded)
         self._blocks.clear()
         _forget_own_settings(loaded)
-        self._loaded = loaded
+        self._loaded, self._desk, self._resting = loaded, Desk(loaded.tokenizer, loaded.facts), None
         self._status = ModelStatus("ready", name, loaded.facts)
 
     def _after_failure(self, previous: ModelStatus, sentence: str) -> ModelStatus:
@@ -264,7 +287,7 @@ class Engine:
 
     def _free(self) -> None:
         if self._loaded is not None:
-            loaded, self._loaded = self._loaded, None
+            loaded, self._loaded, self._desk = self._loaded, None, None
             self._blocks.clear()
             self._models.unload(loaded)
         self._status = ModelStatus("none")

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from app.conversation import FinishReason, Run, RunStatus
 from app.engine.decode import Decoder
+from app.engine.desk import reserve_for
 from app.engine.encoding import encode
 from app.engine.events import Ended, Note, StatusChanged
 from app.engine.outcome import cut_short, end_of, explain
@@ -24,8 +25,6 @@ if TYPE_CHECKING:
     from app.models.loading import LoadedModel
 
 SEED_LIMIT = 2**32
-MIN_ROOM = 16
-"""Tokens that must be free for a reply, however long the conversation."""
 
 
 def execute(run: LiveRun, loaded: LoadedModel, blocks: PrefixCache) -> None:
@@ -90,14 +89,13 @@ class Execution:
         if request.prompt_ids:
             return Prompt(request.prompt_ids, "")
         values = resolve(request.requested, facts, sources=request.sources).values
-        wanted = int(values["max_new_tokens"] or facts.context_length)
         prompt = build_prompt(
             self.loaded.tokenizer,
             facts,
             request.messages,
             system_prompt=request.system_prompt,
             prefix="" if request.prefix_ids else request.prefix_text,
-            reserve=max(MIN_ROOM, min(wanted, facts.context_length // 4)),
+            reserve=reserve_for(values, facts),
             policy=str(values["context_policy"]),
         )
         self._note(prompt.notes)

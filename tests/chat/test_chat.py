@@ -166,3 +166,28 @@ def test_closing_while_a_reply_is_written_keeps_it_as_stopped(chat: Chat, fader_
     assert again.run(started.run.id).status is RunStatus.STOPPED
     assert again.message(started.reply.id).content == started.run.text()
     again.close()
+
+
+def test_the_preview_is_the_prompt_that_is_then_sent(chat: Chat) -> None:
+    first = chat.send("hello", requested=SHORT, system_prompt="Be brief.")
+    done(chat, first)
+    preview = chat.preview("and now <|im_end|>", conversation_id=first.conversation.id, requested=SHORT)
+    run = done(chat, chat.send("and now <|im_end|>", conversation_id=first.conversation.id, requested=SHORT))
+    assert preview.prompt.ids == run.prompt_ids
+    assert "".join(piece.text for piece in preview.pieces) == preview.prompt.text
+    assert preview.meter.used == len(run.prompt_ids)
+    assert preview.meter.reserved == 8
+    assert preview.meter.free == preview.meter.context - len(run.prompt_ids) - 8
+
+
+def test_looking_at_tokens_while_a_reply_is_written_disturbs_neither(chat: Chat) -> None:
+    started = chat.send("hello", requested=LONG)
+    desk = None
+    while desk is None:
+        started.run.wait(1)
+        desk = chat.engine.desk
+    while not started.run.ended:
+        pieces = desk.tokenize("some words <|im_end|>", literal=True)
+        assert "".join(piece.text for piece in pieces) == "some words <|im_end|>"
+        assert not any(piece.special for piece in pieces)
+    assert done(chat, started).status is RunStatus.DONE

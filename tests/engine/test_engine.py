@@ -14,6 +14,7 @@ from app.engine.engine import Engine
 from app.engine.events import Ended, Note, Progress, StatusChanged, TextDelta
 from app.engine.run import LiveRun
 from app.models.loading import LoadedModel
+from app.settings import Settings
 from tests.engine.conftest import OneModel, request_for
 
 LONG = {"max_new_tokens": 400, "min_new_tokens": 400, "seed": 1}
@@ -223,7 +224,6 @@ def test_a_failed_load_leaves_the_previous_model_and_says_so(engine: Engine) -> 
 
 
 def test_without_a_model_a_run_fails_with_advice(models: OneModel) -> None:
-    from app.settings import Settings
 
     empty = Engine(models, Settings())
     ended = empty.submit(request_for()).result(60)
@@ -243,7 +243,6 @@ def test_switching_the_model_with_runs_waiting_serves_each_with_what_it_asked(en
 
 
 def test_closing_ends_every_run(models: OneModel) -> None:
-    from app.settings import Settings
 
     engine = Engine(models, Settings())
     engine.load("tiny")
@@ -297,3 +296,15 @@ def test_a_conversation_that_no_longer_fits_is_cut_and_noted(engine: Engine) -> 
     assert ended.run.status is RunStatus.DONE
     assert any("left out" in e.text for _, e in run.read() if isinstance(e, Note))
     assert any("left out" in note for note in ended.run.notes)
+
+
+def test_an_idle_model_is_freed_and_comes_back_with_the_next_message(models: OneModel) -> None:
+    freed = Event()
+    models.unload = lambda loaded: freed.set()  # type: ignore[method-assign]  # noqa: ARG005
+    idle = Engine(models, Settings(idle_unload_minutes=0.001))
+    assert idle.load("tiny").finished.wait(60)
+    assert freed.wait(10)
+    assert "loads again" in idle.status().detail
+    assert idle.submit(request_for()).result(60).run.status is RunStatus.DONE
+    assert models.loads == ["tiny", "tiny"]
+    idle.close()
