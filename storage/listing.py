@@ -31,7 +31,7 @@ def add(
             key,
             conversation.id,
             clean(conversation.title),
-            conversation.model,
+            None if conversation.model is None else clean(conversation.model),
             clean(conversation.system_prompt),
             dump(conversation.parameters),
             conversation.shown_leaf,

@@ -177,11 +177,11 @@ def _move_shown_leaf(db: sqlite3.Connection, trashed: Row, keys: Sequence[int]) 
     if shown is None or shown.key not in keys:
         return
     leaf = skeleton.shown(shown.id)
-    db.execute("UPDATE messages SET shown_before = ? WHERE key = ?", (shown.id, trashed["key"]))
+    instead = None if leaf is None else skeleton.nodes[leaf].id
     db.execute(
-        "UPDATE conversations SET shown_leaf = ? WHERE key = ?",
-        (None if leaf is None else skeleton.nodes[leaf].id, trashed["conversation"]),
+        "UPDATE messages SET shown_before = ?, shown_instead = ? WHERE key = ?", (shown.id, instead, trashed["key"])
     )
+    db.execute("UPDATE conversations SET shown_leaf = ? WHERE key = ?", (instead, trashed["conversation"]))
 
 
 def restore(db: sqlite3.Connection, message_id: str) -> None:
@@ -201,7 +201,7 @@ def restore(db: sqlite3.Connection, message_id: str) -> None:
     else:
         keys = [row["key"]]
     db.executemany(
-        "UPDATE messages SET trashed_at = NULL, trashed_with = NULL, shown_before = NULL WHERE key = ?",
+        "UPDATE messages SET trashed_at = NULL, trashed_with = NULL, shown_before = NULL, shown_instead = NULL WHERE key = ?",
         [(key,) for key in keys],
     )
     index.add(db, keys)
@@ -209,16 +209,10 @@ def restore(db: sqlite3.Connection, message_id: str) -> None:
 
 def _show_again(db: sqlite3.Connection, trashed: Row) -> None:
     """Show the leaf again that went with a message, unless the user has moved elsewhere in the meantime."""
-    skeleton = tree(db, trashed["conversation"])
-    instead = skeleton.shown(trashed["shown_before"])
     if trashed["shown_before"] is not None:
         db.execute(
             "UPDATE conversations SET shown_leaf = ? WHERE key = ? AND shown_leaf IS ?",
-            (
-                trashed["shown_before"],
-                trashed["conversation"],
-                None if instead is None else skeleton.nodes[instead].id,
-            ),
+            (trashed["shown_before"], trashed["conversation"], trashed["shown_instead"]),
         )
 
 

@@ -21,7 +21,8 @@ def conversations(db: Database) -> None:
 
     ``key`` is an integer that rises with time (milliseconds since 1970, made unique): lists and search results are ordered by
     it, and references are an eighth of the size of an opaque id. ``trashed_with`` is the key of the message whose deletion took
-    this one along, so that undo restores exactly those; ``shown_before`` is the shown leaf that the deletion replaced.
+    this one along, so that undo restores exactly those; ``shown_before`` is the shown leaf that the deletion replaced by
+    ``shown_instead``.
     ``indexed`` says that the search index holds the message's present text: a running reply is indexed when it ends.
     """
     db.conn.execute(f"PRAGMA application_id = {APPLICATION_ID}")
@@ -55,6 +56,7 @@ def conversations(db: Database) -> None:
             trashed_at INTEGER,
             trashed_with INTEGER,
             shown_before TEXT,
+            shown_instead TEXT,
             indexed INTEGER NOT NULL DEFAULT 0,
             content TEXT NOT NULL
         )""")

@@ -114,12 +114,12 @@ def _copy_table(db: sqlite3.Connection, into: sqlite3.Connection, table: str) ->
     names = ", ".join(common)
     insert = f"INSERT OR IGNORE INTO {table} ({names}) VALUES ({', '.join('?' * len(common))})"  # noqa: S608 (names of our own)
     key = next(name for name, place in columns.items() if place)
+    select = f"SELECT {names} FROM {table}"  # noqa: S608 (names of our own)
+    rows: Iterable[sqlite3.Row]
     if key in {"key", "message"}:
-        rows: Iterable[sqlite3.Row] = _by_ranges(
-            db, f"SELECT {names} FROM {table} WHERE {key} BETWEEN ? AND ? ORDER BY {key}", key
-        )  # noqa: S608
+        rows = _by_ranges(db, f"{select} WHERE {key} BETWEEN ? AND ? ORDER BY {key}", key)
     else:
-        rows = _Reading(db.execute(f"SELECT {names} FROM {table}"))  # noqa: S608
+        rows = _Reading(db.execute(select))
     for row in rows:
         into.execute(insert, tuple(row))
 

@@ -20,17 +20,20 @@ def snippet(text: str, words: Iterable[str]) -> str:
     """About 160 characters of ``text`` around the first match of one of ``words``, on one line, each match between the marks;
     the beginning when nothing matches."""
     text = text.translate(_MARKS)
-    spans = _spans(text, tuple(words))
-    start = _start(text, spans[0][0]) if spans else 0
+    pattern = _pattern(tuple(words))
+    first = _first(text, pattern) if pattern else 0
+    start = _start(text, first)
     end = min(len(text), start + _WIDTH)
-    marked, last = "", start
-    for first, stop in spans:
-        if first >= last and stop <= end:
-            marked += text[last:first] + OPEN + text[first:stop] + CLOSE
-            last = stop
-    marked += text[last:end]
-    line = _BLANKS.sub(" ", marked).strip()
+    line = _BLANKS.sub(" ", _marked(text[start:end], pattern)).strip()
     return f"{'…' if start else ''}{line}{'…' if end < len(text) else ''}"
+
+
+def _first(text: str, pattern: re.Pattern[str]) -> int:
+    """Where the first match begins, 0 without one. Accents are looked at only when nothing matches with them: that is slow."""
+    lowered = text.lower()
+    found = pattern.search(lowered) if len(lowered) == len(text) else None
+    found = found or pattern.search("".join(map(_fold, text)))
+    return found.start() if found else 0
 
 
 def _start(text: str, match: int) -> int:
@@ -41,14 +44,12 @@ def _start(text: str, match: int) -> int:
     return blank.end() if blank else match - _BEFORE // 4
 
 
-def _spans(text: str, words: tuple[str, ...]) -> list[tuple[int, int]]:
-    pattern = _pattern(words)
-    if pattern is None:
-        return []
-    lowered = text.lower()
-    if len(lowered) == len(text) and pattern.search(lowered):
-        return [match.span() for match in pattern.finditer(lowered)]
-    return [match.span() for match in pattern.finditer("".join(map(_fold, text)))]
+def _marked(text: str, pattern: re.Pattern[str] | None) -> str:
+    marked, last = "", 0
+    for match in pattern.finditer("".join(map(_fold, text))) if pattern else ():
+        marked += text[last : match.start()] + OPEN + text[match.start() : match.end()] + CLOSE
+        last = match.end()
+    return marked + text[last:]
 
 
 @lru_cache(maxsize=64)

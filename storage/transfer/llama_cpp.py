@@ -21,10 +21,9 @@ def recognise(item: Json) -> bool:
 
 def read(item: Json) -> Draft:
     """One conversation; raises Unreadable."""
-    conversation = (
-        item["conv"] if "conv" in item else item
-    )  # before there were branches the list stood in the conversation
-    need(conversation, dict, "conv")
+    conversation = need(
+        item.get("conv", item), dict, "conv"
+    )  # without branches the list once stood in the conversation
     messages = need(item["messages"], list, "messages")
     left_out: Counter[str] = Counter()
     shown: int | None = None
