@@ -7,10 +7,14 @@ number of sequences side by side) or lets the library's beam search or assisted 
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
 
 from app.engine import sampling
+from app.engine.assisted import drafting
+from app.engine.beside import StaticStore
+from app.engine.inside import Inside
 from app.engine.prefix_cache import can_reuse
 from app.errors import Cancelled
 
@@ -46,6 +50,19 @@ class Listener(Protocol):
         """Sequence ``index`` has one more token."""
 
 
+class Unheard:
+    """A ``Listener`` for computations that nobody follows."""
+
+    def prepared(self, prepared: Prepared) -> None:
+        """Not told to anybody."""
+
+    def prefill(self, done: int, total: int, reused: int) -> None:
+        """Not told to anybody."""
+
+    def token(self, index: int, token_id: int) -> None:
+        """Not told to anybody."""
+
+
 class Observer(Protocol):
     """Sees each step of our own loop: the trace. ``stage`` comes after each processor, in order.
 
@@ -68,7 +85,7 @@ class Observer(Protocol):
 @dataclass
 class Decoder:
     """A callable for ``custom_generate``. ``seed`` decides all draws; ``library`` holds what the library's own loops need
-    besides (streamer, assistant_model, tokenizer …)."""
+    besides (streamer, assistant_model, tokenizer …); ``inside`` collects what output_… parameters asked for."""
 
     listener: Listener
     cancelled: Event
@@ -76,6 +93,8 @@ class Decoder:
     blocks: PrefixCache
     observer: Observer | None = None
     library: dict[str, Any] = field(default_factory=dict)
+    inside: Inside = field(default_factory=Inside)
+    static: StaticStore = field(default_factory=StaticStore)
 
     def __call__(
         self,
@@ -84,29 +103,53 @@ class Decoder:
         logits_processor: LogitsProcessorList,
         stopping_criteria: StoppingCriteriaList,
         generation_config: GenerationConfig,
+        inputs_tensor: torch.Tensor | None = None,
         **model_kwargs: Any,
     ) -> Any:
         """Decode; returns ids of shape [sequences, prompt + new] or generate's output object."""
-        import torch
         from transformers.generation.configuration_utils import GenerationMode
 
         prepared = Prepared(generation_config, logits_processor, stopping_criteria, input_ids.shape[1])
         self.listener.prepared(prepared)
+        if (cache := model_kwargs.get("cache")) is not None:
+            model_kwargs["cache"] = self.static.exchange(cache, generation_config, input_ids.shape[0])
+            self.inside.cache = _name(model_kwargs["cache"])
         mode = generation_config.get_generation_mode(self.library.get("assistant_model"))
         if mode in (GenerationMode.GREEDY_SEARCH, GenerationMode.SAMPLE):
             return self._decode(model, input_ids, prepared, model_kwargs)
-        loop: Any = model._beam_search if "beam" in mode.value else model._assisted_decoding  # noqa: SLF001
-        extra = {} if "beam" in mode.value else self.library
-        with torch.random.fork_rng(devices=[]):
-            torch.manual_seed(self.seed)
-            return loop(input_ids, logits_processor, stopping_criteria, generation_config, **extra, **model_kwargs)
+        beams = "beam" in mode.value
+        return (self._beams if beams else self._assisted)(model, input_ids, prepared, model_kwargs, inputs_tensor)
+
+    def _beams(
+        self, model: Any, input_ids: torch.Tensor, prepared: Prepared, kwargs: dict[str, Any], _inputs: Any
+    ) -> Any:
+        if can_reuse(kwargs.get("cache")):  # the prompt stands there once per beam: in chunks it takes less memory
+            prepared.config.prefill_chunk_size = self.blocks.block_size
+        return self._library_loop(model._beam_search, input_ids, prepared, kwargs)  # noqa: SLF001
+
+    def _assisted(
+        self, model: Any, input_ids: torch.Tensor, prepared: Prepared, kwargs: dict[str, Any], inputs: Any
+    ) -> Any:
+        with drafting(model, self.library, self.cancelled):
+            more = {**self.library, "inputs_tensor": inputs}
+            return self._library_loop(model._assisted_decoding, input_ids, prepared, kwargs | more)  # noqa: SLF001
+
+    def _library_loop(self, loop: Any, input_ids: torch.Tensor, prepared: Prepared, kwargs: dict[str, Any]) -> Any:
+        from app.engine.randomness import OwnRandomness
+
+        draws = OwnRandomness(self.seed) if prepared.config.do_sample else nullcontext()
+        with draws:
+            result = loop(input_ids, prepared.processors, prepared.criteria, prepared.config, **kwargs)
+        if prepared.config.return_dict_in_generate:
+            self.inside.take(result)
+        return result
 
     def _decode(self, model: Any, input_ids: torch.Tensor, prepared: Prepared, kwargs: dict[str, Any]) -> torch.Tensor:
         import torch
 
         config, count = prepared.config, input_ids.shape[0]
         sources = sampling.generators(self.seed, count) if config.do_sample else []
-        compiled = model._valid_auto_compile_criteria(kwargs, config)  # noqa: SLF001
+        compiled = self.inside.compiled = model._valid_auto_compile_criteria(kwargs, config)  # noqa: SLF001
         forward = model.get_compiled_call(config.compile_config) if compiled else model.__call__
         outputs = self._prefill(model, input_ids, config, kwargs)
         alive = torch.ones(count, dtype=torch.bool, device=input_ids.device)
@@ -118,8 +161,9 @@ class Decoder:
                 kwargs = model._update_model_kwargs_for_generation(  # noqa: SLF001
                     outputs, kwargs, is_encoder_decoder=model.config.is_encoder_decoder
                 )
-                del outputs
                 tokens, scores = self._choose(input_ids, logits, prepared, sources)
+                self.inside.step(config, outputs, logits, scores)
+                del outputs
                 if count > 1:  # a finished sequence is filled up
                     pad: Any = config._pad_token_tensor  # noqa: SLF001
                     tokens = torch.where(alive, tokens, pad)
@@ -181,3 +225,8 @@ class Decoder:
             cache.batch_repeat_interleave(count)
             outputs.logits = outputs.logits[:, -1:].expand(count, -1, -1)
         return outputs
+
+
+def _name(cache: Any) -> str:
+    """The class of a cache; of an encoder–decoder model's, that of the decoder's part."""
+    return type(getattr(cache, "self_attention_cache", cache)).__name__

@@ -55,9 +55,11 @@ class ModelStatus:
 
 @dataclass(eq=False)
 class LoadJob:
-    """A queued load or (name None) unload; ``finished`` is set when it is over, ``error`` says why it failed."""
+    """A queued load or (name None) unload, of the model or of the draft beside it; ``finished`` is set when it is over, ``error``
+    says why it failed."""
 
     name: str | None
+    draft: bool = False
     finished: Event = field(default_factory=Event)
     cancelled: Event = field(default_factory=Event)
     error: FaderError | None = None
@@ -67,12 +69,14 @@ class Engine:
     """The thread, its queue, and the model it holds. Methods may be called from any thread."""
 
     def __init__(self, models: Models, settings: Settings) -> None:
+        from app.engine.beside import Beside
         from app.engine.prefix_cache import PrefixCache
 
         self._models = models
         self._settings = settings
         self._blocks: PrefixCache = PrefixCache(settings.prefill_chunk, settings.prefix_cache_mb * 2**20)
         self._loaded: LoadedModel | None = None
+        self._beside = Beside()
         self._desk: Desk | None = None
         self._resting: str | None = None
         self._status = ModelStatus("none")
@@ -115,6 +119,14 @@ class Engine:
     def unload(self) -> LoadJob:
         """Queue the freeing of the model."""
         return self._enqueue(LoadJob(None))
+
+    def load_draft(self, name: str) -> LoadJob:
+        """Queue the loading of a draft model beside the main one, for assisted generation; it replaces the previous draft."""
+        return self._enqueue(LoadJob(name, draft=True))
+
+    def unload_draft(self) -> LoadJob:
+        """Queue the freeing of the draft model."""
+        return self._enqueue(LoadJob(None, draft=True))
 
     def cancel_load(self) -> bool:
         """Stop the load under way; False when there is none."""
@@ -236,11 +248,13 @@ class Engine:
         except FaderError as error:
             run.append(_failed(run, str(error)))
         else:
-            execute(run, self._loaded, self._blocks)
+            execute(run, self._loaded, self._blocks, self._beside)
 
     def _carry_out(self, job: LoadJob) -> None:
         try:
-            if job.name is None:
+            if job.draft:
+                self._replace_draft(job)
+            elif job.name is None:
                 self._free()
             elif not job.cancelled.is_set():
                 self._replace(job.name, job.cancelled, None)
@@ -272,11 +286,53 @@ class Engine:
             self._status = self._after_failure(previous, sentence)
             raise NoModel(sentence) from error
         if self._loaded is not None:
+            self._free_draft()
             self._models.unload(self._loaded)
         self._blocks.clear()
+        self._beside.clear()
         _forget_own_settings(loaded)
         self._loaded, self._desk, self._resting = loaded, Desk(loaded.tokenizer, loaded.facts), None
         self._status = ModelStatus("ready", name, loaded.facts)
+
+    def _replace_draft(self, job: LoadJob) -> None:
+        """Free the draft, and load the one asked for; the main model stays ready whatever happens."""
+        if self._loaded is None:
+            raise NoModel("Load a model first; a draft model only helps another one.")
+        self._free_draft()
+        if job.name is None or job.cancelled.is_set():
+            return
+        from app.engine.assisted import pair
+
+        name, ready = job.name, self._status
+
+        def progress(what: str, done: int, total: int) -> None:
+            self._status = replace(ready, detail=f"Draft model: {what}", done=done, total=total)
+
+        try:
+            loaded = self._models.load(name, progress=progress, cancelled=job.cancelled)
+            try:
+                self._beside.draft = pair(self._loaded, loaded, name)
+            except FaderError:
+                self._models.unload(loaded)
+                raise
+        finally:
+            self._status = ready
+            self._tell_draft()
+
+    def _free_draft(self) -> None:
+        if self._beside.draft is not None:
+            draft, self._beside.draft = self._beside.draft, None
+            self._models.unload(draft.loaded)
+            self._tell_draft()
+
+    def _tell_draft(self) -> None:
+        """The facts say which draft stands beside the model."""
+        from app.engine.assisted import facts_with
+
+        if self._loaded is not None:
+            self._loaded.facts = facts_with(self._loaded.facts, self._beside.draft)
+            self._desk = Desk(self._loaded.tokenizer, self._loaded.facts)
+            self._status = replace(self._status, facts=self._loaded.facts)
 
     def _after_failure(self, previous: ModelStatus, sentence: str) -> ModelStatus:
         if self._loaded is None:
@@ -287,8 +343,10 @@ class Engine:
 
     def _free(self) -> None:
         if self._loaded is not None:
+            self._free_draft()
             loaded, self._loaded, self._desk = self._loaded, None, None
             self._blocks.clear()
+            self._beside.clear()
             self._models.unload(loaded)
         self._status = ModelStatus("none")
 

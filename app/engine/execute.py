@@ -7,13 +7,18 @@ from dataclasses import asdict, dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from app.conversation import FinishReason, Run, RunStatus
-from app.engine.decode import Decoder
+from app.engine.arguments import Arguments
+from app.engine.assisted import drafts, prepare, remember
+from app.engine.beside import Beside
+from app.engine.decode import Decoder, Unheard
 from app.engine.desk import reserve_for
-from app.engine.encoding import encode
+from app.engine.encoding import encode, encode_literal
 from app.engine.events import Ended, Note, StatusChanged
+from app.engine.healing import heal
 from app.engine.outcome import cut_short, end_of, explain
 from app.engine.prompt import Prompt, build_prompt
-from app.engine.streamer import RunStreamer, StopOnCancel, StopOnText
+from app.engine.sampling import SEED_LIMIT
+from app.engine.streamer import RunStreamer
 from app.errors import Cancelled, FaderError
 from app.parameters.resolve import Resolution, read_back, resolve
 
@@ -24,12 +29,10 @@ if TYPE_CHECKING:
     from app.engine.run import LiveRun
     from app.models.loading import LoadedModel
 
-SEED_LIMIT = 2**32
 
-
-def execute(run: LiveRun, loaded: LoadedModel, blocks: PrefixCache) -> None:
+def execute(run: LiveRun, loaded: LoadedModel, blocks: PrefixCache, beside: Beside | None = None) -> None:
     """Compute a run; whatever happens, its log gets an end."""
-    execution = Execution(run, loaded, blocks)
+    execution = Execution(run, loaded, blocks, beside or Beside())
     try:
         end = execution.compute()
     except Cancelled:
@@ -38,6 +41,8 @@ def execute(run: LiveRun, loaded: LoadedModel, blocks: PrefixCache) -> None:
         end = execution.cut(RunStatus.FAILED, FinishReason.ERROR, str(error))
     except Exception as error:  # noqa: BLE001  (whatever a model raises ends its run and nothing else)
         end = execution.cut(RunStatus.FAILED, FinishReason.ERROR, str(explain(error)))
+    if not run.inside.empty:
+        execution.beside.keep(run.inside)
     run.append(end)
 
 
@@ -48,6 +53,7 @@ class Execution:
     run: LiveRun
     loaded: LoadedModel
     blocks: PrefixCache
+    beside: Beside = field(default_factory=Beside)
     streamer: RunStreamer | None = None
     resolution: Resolution | None = None
     record: Run = field(init=False)
@@ -71,6 +77,8 @@ class Execution:
         self.record = replace(self.record, prompt_ids=prompt.ids)
         self.streamer = self._stream(prompt, values)
         result = self._generate(prompt, values)
+        if (draft := self.beside.draft) and drafts(draft, values, self.loaded.facts):
+            remember(draft, values)
         if self.streamer.at_once:
             self._take(result)
         self.streamer.end()
@@ -86,6 +94,10 @@ class Execution:
 
     def _prompt(self) -> Prompt:
         request, facts = self.run.request, self.loaded.facts
+        if facts.is_encoder_decoder and request.prefix_text and not request.prefix_ids:
+            # A typed beginning goes to the decoder; the encoder reads the message only.
+            ids = tuple(encode_literal(self.loaded.tokenizer, request.prefix_text))
+            self.run.request = request = replace(request, prefix_ids=ids)
         if request.prompt_ids:
             return Prompt(request.prompt_ids, "")
         values = resolve(request.requested, facts, sources=request.sources).values
@@ -103,7 +115,7 @@ class Execution:
 
     def _resolve(self, prompt: Prompt) -> Resolution:
         request = self.run.request
-        length = 0 if self.loaded.facts.is_encoder_decoder else len(prompt.ids) + len(request.prefix_ids)
+        length = len(request.prefix_ids) + (0 if self.loaded.facts.is_encoder_decoder else len(prompt.ids))
         self.resolution = resolve(request.requested, self.loaded.facts, sources=request.sources, prompt_tokens=length)
         seed = self.resolution.values["seed"]
         self.record = replace(
@@ -122,18 +134,27 @@ class Execution:
                 self.run.append(Note(note))
 
     def _heal(self, prompt: Prompt, values: Any) -> Prompt:
-        """Token healing: the tail of a typed beginning is tokenized again together with what follows."""
+        """Token healing: the last token of a typed beginning is chosen again among those that start alike."""
         request = self.run.request
         if not values["token_healing"] or request.prefix_ids or not request.prefix_text:
             return prompt
+        ids, more = heal(self.loaded.tokenizer, prompt.ids, self._one_token)
+        self.run.request = replace(request, prefix_text=request.prefix_text + more)
+        return replace(prompt, ids=ids, text=prompt.text + more)
+
+    def _one_token(self, ids: Sequence[int], processor: Any) -> int:
+        """The likeliest next token of a prompt under one processor."""
         import torch
+        from transformers import GenerationConfig, LogitsProcessorList
 
         model: Any = self.loaded.model
-        start = len(prompt.ids) - len(encode(self.loaded.tokenizer, request.prefix_text))
-        healed = model.heal_tokens(torch.tensor([prompt.ids]), self.loaded.tokenizer)[0].tolist()
-        text = str(self.loaded.tokenizer.decode(healed[start:]))
-        self.run.request = replace(request, prefix_text=text)
-        return replace(prompt, ids=tuple(healed))
+        result = model.generate(
+            torch.tensor([ids], device=model.device),
+            generation_config=GenerationConfig(max_new_tokens=1, do_sample=False),
+            logits_processor=LogitsProcessorList([processor]),
+            custom_generate=Decoder(Unheard(), self.run.cancelled, 0, self.blocks),
+        )
+        return int(result[0, -1])
 
     def _stream(self, prompt: Prompt, values: Any) -> RunStreamer:
         request = self.run.request
@@ -155,48 +176,40 @@ class Execution:
 
         assert self.resolution and self.streamer and self.record.seed is not None  # noqa: S101, PT018
         model: Any = self.loaded.model
-        prefix = list(self.run.request.prefix_ids)
-        ids = list(prompt.ids) if self.loaded.facts.is_encoder_decoder else [*prompt.ids, *prefix]
-        decoder = Decoder(self.streamer, self.run.cancelled, self.record.seed, self.blocks, library=self._library())
+        ids = list(prompt.ids) if self.loaded.facts.is_encoder_decoder else [*prompt.ids, *self.run.request.prefix_ids]
         config = GenerationConfig(**self.resolution.generation_kwargs(self._encode))
+        arguments = Arguments(self.run, self.loaded, self.beside, values)
         return model.generate(
             torch.tensor([ids], device=model.device),
             generation_config=config,
-            stopping_criteria=self._criteria(values),
-            custom_generate=decoder,
-            **self._arguments(values),
+            logits_processor=arguments.processors(prompt, config),
+            stopping_criteria=arguments.criteria(self.streamer),
+            custom_generate=self._decoder(values),
+            **arguments.others(config),
+        )
+
+    def _decoder(self, values: Any) -> Decoder:
+        """Our loop. It carries what the library's loops need besides, because generate keeps that from a callable."""
+        seed = self.record.seed
+        assert self.streamer is not None and seed is not None  # noqa: S101, PT018
+        library: dict[str, Any] = {"streamer": self.streamer}
+        draft = self.beside.draft
+        if draft and drafts(draft, values, self.loaded.facts):
+            library |= prepare(draft, self.loaded, values)
+            fingerprint = {**self.record.model_fingerprint, "draft": dict(draft.loaded.facts.fingerprint)}
+            self.record = replace(self.record, model_fingerprint=fingerprint)
+        return Decoder(
+            self.streamer,
+            self.run.cancelled,
+            seed,
+            self.blocks,
+            library=library,
+            inside=self.run.inside,
+            static=self.beside.static,
         )
 
     def _encode(self, text: str) -> list[int]:
         return encode(self.loaded.tokenizer, text)
-
-    def _library(self) -> dict[str, Any]:
-        """What the library's assisted loop needs; our callable carries it because generate keeps it from callables."""
-        return {"streamer": self.streamer}
-
-    def _criteria(self, values: Any) -> Any:
-        from transformers import StoppingCriteriaList, StopStringCriteria
-
-        assert self.streamer is not None  # noqa: S101
-        criteria: list[Any] = [StopOnCancel(self.run, report=self.streamer.at_once)]
-        if stops := values["stop_strings"]:
-            tokenizer = self.loaded.tokenizer
-            at_once = self.streamer.at_once
-            criteria.append(StopStringCriteria(tokenizer, stops) if at_once else StopOnText(self.streamer, stops))
-        return StoppingCriteriaList(criteria)
-
-    def _arguments(self, values: Any) -> dict[str, Any]:
-        """Arguments of generate beside its config."""
-        import torch
-
-        device = self.loaded.model.device
-        arguments: dict[str, Any] = {}
-        if values["negative_prompt"] and values["guidance_scale"] not in (None, 1.0):
-            arguments["negative_prompt_ids"] = torch.tensor([self._encode(values["negative_prompt"])], device=device)
-        if self.loaded.facts.is_encoder_decoder and self.run.request.prefix_ids:
-            start = self.loaded.model.config.decoder_start_token_id
-            arguments["decoder_input_ids"] = torch.tensor([[start, *self.run.request.prefix_ids]], device=device)
-        return arguments
 
     def _take(self, result: Any) -> None:
         """The sequences that beam search returns at its end, cut behind their first end token."""

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from app.conversation import FinishReason, Run, RunStatus, Stats, new_id, now
 from app.engine.events import Ended
+from app.engine.sampling import SEED_LIMIT
 from app.errors import FaderError, OutOfMemory, RunFailed
 
 if TYPE_CHECKING:
@@ -76,7 +77,7 @@ def end_of(run: LiveRun, record: Run, streamer: RunStreamer, trace: bytes | None
             id=record.id if index == 0 else new_id(),
             status=RunStatus.STOPPED if reason is FinishReason.STOPPED else RunStatus.DONE,
             finish_reason=reason,
-            seed=None if record.seed is None else record.seed + index,
+            seed=_seed_of(record.seed, index, streamer),
             output_ids=(*run.request.prefix_ids, *strand.ids),
             stats=stats(run, streamer, strand),
             finished_at=now(),
@@ -84,6 +85,11 @@ def end_of(run: LiveRun, record: Run, streamer: RunStreamer, trace: bytes | None
         records.append((ended, strand.text))
     (first, text), *others = records
     return Ended(first, text, tuple(others), trace)
+
+
+def _seed_of(seed: int | None, index: int, streamer: RunStreamer) -> int | None:
+    """Sampled sequences draw each with a seed of its own; beams share theirs."""
+    return seed if seed is None or streamer.at_once else (seed + index) % SEED_LIMIT
 
 
 def cut_short(

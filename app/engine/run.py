@@ -10,6 +10,7 @@ from time import monotonic
 
 from app.conversation import EMPTY, Json, Message, RunStatus
 from app.engine.events import Ended, Event, StatusChanged, TextDelta
+from app.engine.inside import Inside
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,12 +46,16 @@ _NEXT: Mapping[RunStatus, frozenset[RunStatus]] = {
 
 @dataclass(eq=False)
 class LiveRun:
-    """One run in the engine. The engine appends; readers iterate; ``cancel`` ends the computation, not just the display."""
+    """One run in the engine. The engine appends; readers iterate; ``cancel`` ends the computation, not just the display.
+
+    ``inside`` has what the output_… parameters asked for, as long as few later runs have asked for the like.
+    """
 
     request: RunRequest
     on_cancel: Callable[[LiveRun], None] | None = None
     submitted_at: float = field(default_factory=monotonic)
     cancelled: Flag = field(default_factory=Flag)
+    inside: Inside = field(default_factory=Inside)
     _log: list[Event] = field(default_factory=list)
     _status: RunStatus = RunStatus.QUEUED
     _changed: Condition = field(default_factory=Condition)

@@ -16,6 +16,9 @@ if TYPE_CHECKING:
 
     import torch
 
+SEED_LIMIT = 2**32
+"""Seeds are below this."""
+
 NEAR = 256
 """Candidates looked at first; the whole vocabulary is sorted only when the draw falls beyond them."""
 
@@ -24,7 +27,7 @@ def generators(seed: int, count: int) -> list[torch.Generator]:
     """One generator per sequence; sequence ``i`` draws as a run of its own with seed ``seed + i`` would."""
     import torch
 
-    return [torch.Generator().manual_seed(seed + index) for index in range(count)]
+    return [torch.Generator().manual_seed((seed + index) % SEED_LIMIT) for index in range(count)]
 
 
 def draws(sources: Sequence[torch.Generator]) -> list[float]:

@@ -73,6 +73,7 @@ class RunStreamer(TextIteratorStreamer):
         self.last_token_at: float | None = None
         self.prompt_tokens = prompt_tokens
         self.reused = 0
+        self.ended = False
         self.preparation: Prepared | None = None
         for index in range(count if prefix_text else 0):
             self._emit(index, prefix_text)
@@ -94,6 +95,8 @@ class RunStreamer(TextIteratorStreamer):
             self.first_token_at = self.last_token_at
             generating(self.run)
         strand = self.strands[index]
+        if strand.stops.hit is not None:  # accepted together with the token that completed the stop string
+            return
         strand.ids.append(token_id)
         self._emit(index, strand.stops.push(strand.decoder.push(token_id)))
 
@@ -103,7 +106,10 @@ class RunStreamer(TextIteratorStreamer):
             self.token(0, token_id)
 
     def end(self) -> None:
-        """Give out everything that was held back."""
+        """Give out everything that was held back; the library's loops and the run both call it."""
+        if self.ended:
+            return
+        self.ended = True
         for index, strand in enumerate(self.strands):
             self._emit(index, strand.stops.push(strand.decoder.flush()) + strand.stops.flush())
             for kind, text in strand.thinking.flush():
@@ -146,6 +152,26 @@ class StopOnText(StoppingCriteria):
         import torch
 
         flags = [self.streamer.stopped(index) for index in range(input_ids.shape[0])]
+        return torch.tensor(flags, device=input_ids.device)
+
+
+class StopOnTail(StoppingCriteria):
+    """Ends a beam once the end of its text holds a stop string; beams change places, so each is read from its own tokens."""
+
+    def __init__(self, streamer: RunStreamer, tokenizer: PreTrainedTokenizerBase, stop_strings: Sequence[str]) -> None:
+        self.streamer = streamer
+        self.tokenizer = tokenizer
+        self.stop_strings = tuple(stop_strings)
+        self.window = max(len(text.encode()) for text in stop_strings) + 8
+
+    def __call__(self, input_ids: torch.Tensor, scores: Any, **_: Any) -> torch.Tensor:
+        """Bool [batch]: which sequences are finished."""
+        import torch
+
+        start = self.streamer.preparation.prompt_length if self.streamer.preparation else 0
+        tails = input_ids[:, max(start, input_ids.shape[1] - self.window) :]
+        texts = self.tokenizer.batch_decode(tails, skip_special_tokens=True, clean_up_tokenization_spaces=False)
+        flags = [any(stop in text for stop in self.stop_strings) for text in texts]
         return torch.tensor(flags, device=input_ids.device)
 
 

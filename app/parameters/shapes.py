@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping
+from typing import NoReturn
 
 from app.conversation import Json
+from app.parameters.formats import complaint
 from app.parameters.numbers import shown, to_bool, to_float, to_int
 
 MAX_ITEMS = 10_000
@@ -26,7 +28,7 @@ def to_text(value: Json) -> str:
     """A text."""
     if not isinstance(value, str):
         _refuse(f"{shown(value)} is not a text")
-    return str(value)
+    return value
 
 
 def to_texts(value: Json) -> list[str]:
@@ -229,7 +231,17 @@ def to_format(value: Json) -> dict[str, Json]:
     _known(given, {"kind": None, field: None})
     if field not in given:
         _refuse(f"“{field}” is missing")
-    return {"kind": kind, field: read(given[field])}
+    wanted = {"kind": kind, field: read(given[field])}
+    if wrong := complaint(wanted):
+        _refuse(wrong)
+    return wanted
+
+
+def _filled(value: Json) -> str:
+    text = to_text(value)
+    if not text:
+        _refuse("a text is empty")
+    return text
 
 
 def _schema(value: Json) -> Json:
@@ -248,7 +260,7 @@ def _choices(value: Json) -> list[str]:
 
 _FORMATS: Mapping[str, tuple[str, Callable[[Json], Json]]] = {
     "json_schema": ("schema", _schema),
-    "regex": ("pattern", lambda value: _filled(value)),
+    "regex": ("pattern", _filled),
     "choices": ("choices", _choices),
 }
 
@@ -268,13 +280,6 @@ def _items(value: Json) -> list[Json]:
     return items
 
 
-def _filled(value: Json) -> str:
-    text = to_text(value)
-    if not text:
-        _refuse("a text is empty")
-    return text
-
-
 def _token_id(value: Json) -> int:
     number = to_int(value)
     if number < 0:
@@ -286,5 +291,5 @@ def _unique(items: list[Json]) -> list[Json]:
     return [item for i, item in enumerate(items) if item not in items[:i]]
 
 
-def _refuse(why: str) -> None:
+def _refuse(why: str) -> NoReturn:
     raise ValueError(why)
