@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TypeAlias
@@ -12,6 +13,12 @@ from app.parameters.resolution import Draft
 from app.parameters.row import Parameter
 from app.parameters.rules import with_guidance
 from app.parameters.table import BY_NAME
+
+COLDEST = 1e-4
+"""Logits reach some hundreds; divided by this they are still far from the end of float32."""
+
+LARGEST = 1e300
+"""Close to the end of a Python float."""
 
 OUTPUTS = ("output_attentions", "output_hidden_states", "output_scores", "output_logits")
 
@@ -36,7 +43,7 @@ class Room:
     @property
     def words(self) -> str:
         """The free room in words."""
-        if not self.prompt_tokens:
+        if not self.prompt_tokens or self.facts.is_encoder_decoder:
             return f"the model's context of {self.context} tokens"
         return f"what the context of {self.context} leaves free beside the prompt's {self.prompt_tokens} tokens"
 
@@ -81,7 +88,7 @@ def _fit_asked_length(draft: Draft, room: Room) -> None:
         draft.clamp("max_length", room.context, f"Clamped to {room.context}, the model's context.")
     prompt = room.prompt_tokens
     if prompt is not None and prompt >= draft.values["max_length"]:
-        why = f"the prompt alone has {prompt} tokens, so nothing fits below {draft.values['max_length']}; set it higher or use max_new_tokens"
+        why = f"the prompt alone has {prompt} tokens; set it above that, or use max_new_tokens instead"
         raise BadParameter("max_length", why)
 
 
@@ -160,14 +167,25 @@ def fit_negative_prompt(draft: Draft, room: Room) -> None:
 
 
 def fit_temperature(draft: Draft, _room: Room) -> None:
-    """temperature 0 can't be sent; greedy decoding is what it means, and the neutral 1.0 goes along."""
-    if draft.wishes["temperature"].value == 0:
-        draft.inactive(
-            "temperature",
-            1.0,
-            "0 means greedy: the likeliest token every time, the same text for every seed.",
-            "implied",
-        )
+    """A temperature of 0 can't be sent; greedy decoding is what it means, and the neutral 1.0 goes along."""
+    name, wish = "temperature", draft.wishes["temperature"].value
+    if wish == 0:
+        reason = "0 means greedy: the likeliest token every time, the same text for every seed."
+        draft.inactive(name, 1.0, reason, "implied")
+    elif draft.values[name] < COLDEST:
+        draft.clamp(name, COLDEST, f"Clamped to {COLDEST}: dividing by less overflows; use 0 for greedy.")
+
+
+def fit_decay(draft: Draft, room: Room) -> None:
+    """The growth is computed as factor to the power of the tokens since start, which must stay a number."""
+    name = "exponential_decay_length_penalty"
+    if draft.values[name] is None:
+        return
+    start, factor = draft.values[name]
+    steps = (draft.values["max_new_tokens"] or room.free) - start
+    if steps > 0 and factor > (highest := LARGEST ** (1 / steps)):
+        factor = math.floor(highest * 1000) / 1000
+        draft.clamp(name, [start, factor], f"Factor clamped to {factor}: a larger one overflows over {steps} tokens.")
 
 
 def _at_most(row: Parameter, draft: Draft, high: int, words: str) -> None:
@@ -186,6 +204,7 @@ FITS: Mapping[str, Fit] = {
     "return_dict_in_generate": fit_return_dict,
     "pad_token_id": fit_pad_token,
     "temperature": fit_temperature,
+    "exponential_decay_length_penalty": fit_decay,
     "top_k": fit_top_k,
     "negative_prompt": fit_negative_prompt,
 }

@@ -15,8 +15,7 @@ def to_bool(value: Json) -> bool:
         return value
     if isinstance(value, str) and value.strip().lower() in _WORDS:
         return _WORDS[value.strip().lower()]
-    message = f"{shown(value)} is not true or false"
-    raise ValueError(message)
+    raise ValueError(f"{shown(value)} is not true or false")
 
 
 def to_int(value: Json) -> int:
@@ -24,8 +23,7 @@ def to_int(value: Json) -> int:
     number = _parsed(value)
     if isinstance(number, float):
         if not number.is_integer():
-            message = f"{shown(value)} is not a whole number"
-            raise ValueError(message)
+            raise ValueError(f"{shown(value)} is not a whole number")
         return int(number)
     return number
 
@@ -34,19 +32,16 @@ def to_float(value: Json) -> float:
     """A finite number: 1 becomes 1.0, "0.7" becomes 0.7; an integer too large to be exact is refused. Raises ValueError."""
     number = _parsed(value)
     if isinstance(number, int) and abs(number) > 2**53:
-        message = f"{shown(value)} is too large"
-        raise ValueError(message)
+        raise ValueError(f"{shown(value)} is too large")
     return float(number)
 
 
 def _parsed(value: Json) -> int | float:
     number = _from_text(value) if isinstance(value, str) else value
     if isinstance(number, bool) or not isinstance(number, int | float):
-        message = f"{shown(value)} is not a number"
-        raise ValueError(message)
+        raise ValueError(f"{shown(value)} is not a number")  # noqa: TRY004  (callers name the parameter for one kind of error)
     if isinstance(number, float) and not math.isfinite(number):
-        message = f"{shown(value)} is not a finite number"
-        raise ValueError(message)
+        raise ValueError(f"{shown(value)} is not a finite number")
     return number
 
 

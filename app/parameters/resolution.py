@@ -18,7 +18,8 @@ ExplanationKind: TypeAlias = Literal[
 class Encode(Protocol):
     """Turns text into token ids, special tokens such as </s> recognized, none added."""
 
-    def __call__(self, text: str, /) -> Sequence[int]: ...
+    def __call__(self, text: str, /) -> Sequence[int]:
+        """The ids of ``text``."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,6 +106,15 @@ def _as_wished(wish: Wish) -> Explanation:
     return Explanation(wish.source, wish.reason, active=True, kind=kinds.get(wish.source, "set"))
 
 
+_OF_THE_DRAFT = (
+    "num_assistant_tokens",
+    "num_assistant_tokens_schedule",
+    "assistant_confidence_threshold",
+    "assistant_lookbehind",
+    "target_lookbehind",
+)
+
+
 @dataclass(frozen=True, slots=True)
 class Resolution:
     """Every parameter's effective value, its explanation, and the sentences worth a note beside the reply."""
@@ -122,9 +132,13 @@ class Resolution:
         """The explanations as plain objects, for the record and the page."""
         return {name: asdict(explanation) for name, explanation in self.explained.items()}
 
+    def draft_kwargs(self) -> dict[str, Json]:
+        """Fields for the draft model's own generation_config, from where transformers reads them instead of from the main one."""
+        return {name: self.values[name] for name in _OF_THE_DRAFT}
+
     def generation_kwargs(self, encode: Encode) -> dict[str, Json]:
         """Keyword arguments for ``transformers.GenerationConfig``; see ``app.parameters.sending``. Raises BadParameter."""
-        from app.parameters.sending import generation_kwargs  # noqa: PLC0415  (loads transformers' configuration classes)
+        from app.parameters.sending import generation_kwargs
 
         return generation_kwargs(self.values, encode)
 
@@ -134,7 +148,7 @@ def read_back(prepared: object, resolution: Resolution) -> dict[str, Json]:
 
     Tensors become numbers or lists, configuration objects become dicts, a None that stands for "off" becomes the off value.
     """
-    from app.parameters.sending import CARRIED_OUT_BY_ENGINE, as_json  # noqa: PLC0415
+    from app.parameters.sending import CARRIED_OUT_BY_ENGINE, as_json
 
     values = dict(resolution.values)
     for name, row in BY_NAME.items():

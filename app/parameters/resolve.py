@@ -60,13 +60,15 @@ def resolve(
     """Effective values and explanations for ``requested`` on this model (None: no model yet).
 
     ``sources`` says for a requested name whether it is "set" (default), from the "conversation" or the "preset"; ``prompt_tokens``
-    is the prompt's length where it is known (0 for encoder–decoder models, whose reply has the context to itself).
+    is the prompt's length where it is known; for encoder–decoder models, whose reply has the context to itself, the number of reply
+    tokens given in advance (usually 0), the decoder's start token not counted.
     Raises BadParameter for values that ``validate`` refuses, and for a directly set one that this model or machine can't do at all.
     """
     known = facts or UNKNOWN_MODEL
     draft = Draft(base_layer(validate(requested, facts), known, sources), known)
     decide_sampling(draft)
-    room = Room(known, prompt_tokens)
+    start = 1 if known.is_encoder_decoder else 0
+    room = Room(known, None if prompt_tokens is None else prompt_tokens + start)
     for row in _in_order():
         _settle(row, draft, room)
     return Resolution(dict(draft.values), {row.name: draft.explained[row.name] for row in TABLE}, tuple(_notes(draft)))

@@ -163,13 +163,12 @@ class Parameter:
     def slider(self, facts: ModelFacts | None = None) -> SliderRange:
         """Ends and step for a slider. Raises ValueError for a row without a step."""
         if self.step is None:
-            message = f"{self.name} has no slider"
-            raise ValueError(message)
+            raise ValueError(f"{self.name} has no slider")
         low = (self.minimum or 0) + (self.step if self.above_minimum else 0)
         high = self.maximum_for(facts)
         high = self.slider_high if high is None or (self.slider_high and self.slider_high < high) else high
         high = low if high is None else high - (self.step if self.below_maximum else 0)
-        return SliderRange(low, max(low, high), self.step)
+        return SliderRange(low, max(low + self.step, high), self.step)
 
     def range_text(self, facts: ModelFacts | None = None) -> str:
         """The accepted values in words, for messages: "a number from 0 to 5"."""
@@ -192,7 +191,7 @@ class Parameter:
 
 
 def _shown(value: Json) -> str:
-    return {None: "null", True: "true", False: "false"}.get(value, value) if not isinstance(value, str) else value
+    return value if isinstance(value, str) else {None: "null", True: "true", False: "false"}[value]
 
 
 _SHAPES: Mapping[Kind, str] = {

@@ -107,6 +107,7 @@ ROWS: tuple[Parameter, ...] = (
         control="slider",
         minimum=1,
         step=1,
+        slider_high=128,
         limit=lambda facts: max(1, facts.num_layers - 1),
         limit_name="the model's layers less one",
         applies="the model supports early exit",

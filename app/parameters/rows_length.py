@@ -34,7 +34,7 @@ ROWS: tuple[Parameter, ...] = (
         slider_high=4096,
         limit=lambda facts: facts.context_length,
         limit_name="what the context leaves free",
-        conflicts_with=("max_length",),
+        conflicts_with=("max_length", "min_new_tokens"),
         neutral=False,
         help="The most tokens the reply may have, the prompt not counted. Fader fits it to the room that the context leaves; "
         "null means as long as there is room.",

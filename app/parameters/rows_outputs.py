@@ -28,6 +28,7 @@ ROWS: tuple[Parameter, ...] = (
         off=False,
         applies="the model was loaded with eager attention",
         applies_when=rules.eager_attention,
+        conflicts_with=("return_dict_in_generate",),
         help="Keeps the attention weights of every layer and head, for the view of what each token looked at.",
     ),
     Parameter(
@@ -36,6 +37,7 @@ ROWS: tuple[Parameter, ...] = (
         kind="bool",
         control="switch",
         off=False,
+        conflicts_with=("return_dict_in_generate",),
         help="Keeps every layer's hidden state, for the view of what each layer would have said. Needs memory.",
     ),
     Parameter(
@@ -45,6 +47,7 @@ ROWS: tuple[Parameter, ...] = (
         control="switch",
         off=False,
         library_default=False,
+        conflicts_with=("return_dict_in_generate",),
         help="Keeps each step's scores after all parameters have acted: what the token was really drawn from.",
     ),
     Parameter(
@@ -53,6 +56,7 @@ ROWS: tuple[Parameter, ...] = (
         kind="bool",
         control="switch",
         off=False,
+        conflicts_with=("return_dict_in_generate",),
         help="Keeps each step's raw logits before any parameter has acted: what the model itself said.",
     ),
     Parameter(

@@ -105,6 +105,7 @@ ROWS: tuple[Parameter, ...] = (
         kind="bool",
         control="switch",
         off=False,
+        library_default=False,
         help="Replaces NaN and infinite logits so that a damaged step doesn't end the reply with an error. Slower; it hides the "
         "damage rather than repairing it.",
     ),
@@ -165,7 +166,7 @@ ROWS: tuple[Parameter, ...] = (
         maximum=10,
         step=0.1,
         applies="num_beams is 1 and the model only decodes",
-        applies_when=rules.one_processor_free,
+        applies_when=rules.guidance,
         conflicts_with=("num_beams", "prompt_lookup_num_tokens"),
         help="Runs a second sequence with the negative prompt and pushes the reply away from it, the more the higher. Costs "
         "twice the work; 1.5 is a start, high values harm the language.",

@@ -13,7 +13,7 @@ ROWS: tuple[Parameter, ...] = (
         control="switch",
         off=False,
         library_default=False,
-        conflicts_with=("temperature",),
+        conflicts_with=("temperature", "num_return_sequences"),
         help="On: each token is drawn by chance from the model's distribution. Off: always the likeliest token (greedy), the "
         "same text for every seed. Setting any sampling parameter switches it on.",
         paper="1904.09751",
@@ -28,11 +28,11 @@ ROWS: tuple[Parameter, ...] = (
         minimum=1,
         maximum=16,
         step=1,
-        conflicts_with=("prompt_lookup_num_tokens", "guidance_scale"),
+        conflicts_with=("num_return_sequences", "prompt_lookup_num_tokens", "guidance_scale"),
         streams=False,
         help="Keeps this many partial replies side by side and returns the one with the highest total score. Above 1 the reply "
         "appears only when it is complete, because until then it can still be replaced by another.",
-        paper="1606.02424",
+        paper="1702.01806",
     ),
     Parameter(
         name="use_mtp",

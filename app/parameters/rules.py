@@ -79,7 +79,9 @@ def foreign_draft(values: Values, facts: ModelFacts) -> str | None:
     """For the re-encoding between two tokenizers."""
     if reason := with_draft(values, facts):
         return reason
-    return "the draft model has the same tokenizer" if facts.draft_shares_tokenizer else None
+    if facts.draft_shares_tokenizer:
+        return "the draft model has the same tokenizer"
+    return "while sampling the two vocabularies are translated directly" if values["do_sample"] else None
 
 
 def with_prompt_lookup(values: Values, _facts: ModelFacts) -> str | None:
@@ -186,7 +188,7 @@ def with_guidance(values: Values, _facts: ModelFacts) -> str | None:
     return None if values["guidance_scale"] > 1.0 else "guidance is off (guidance_scale is 1)"
 
 
-def one_processor_free(values: Values, facts: ModelFacts) -> str | None:
+def guidance(values: Values, facts: ModelFacts) -> str | None:
     """For guidance, whose second sequence is not reordered with the beams."""
     return without_beams(values, facts) or decoder_only(values, facts)
 
@@ -208,11 +210,6 @@ def min_length_counts(values: Values, facts: ModelFacts) -> str | None:
 def max_length_counts(values: Values, _facts: ModelFacts) -> str | None:
     """max_new_tokens takes precedence over max_length."""
     return "max_new_tokens is set and counts instead" if values["max_new_tokens"] is not None else None
-
-
-def penalty_for_length(values: Values, facts: ModelFacts) -> str | None:
-    """Both length settings of beam search need beams."""
-    return with_beams(values, facts)
 
 
 def compilable(values: Values, facts: ModelFacts) -> str | None:

@@ -111,8 +111,7 @@ def _choice(row: Parameter, value: Json) -> Json:
     for choice in row.choices:
         if choice == wanted and type(choice) is type(wanted):
             return choice
-    message = f"{shown(value)} is not among the choices"
-    raise ValueError(message)
+    raise ValueError(f"{shown(value)} is not among the choices")
 
 
 def _in_range(row: Parameter, number: float) -> None:
@@ -120,8 +119,7 @@ def _in_range(row: Parameter, number: float) -> None:
     too_low = low is not None and (number <= low if row.above_minimum else number < low)
     too_high = high is not None and (number >= high if row.below_maximum else number > high)
     if too_low or too_high:
-        message = f"{shown(number)} is out of range"
-        raise ValueError(message)
+        raise ValueError(f"{shown(number)} is out of range")
 
 
 def _in_vocabulary(value: Json, row: Parameter, facts: ModelFacts | None) -> None:
@@ -129,8 +127,7 @@ def _in_vocabulary(value: Json, row: Parameter, facts: ModelFacts | None) -> Non
         return
     for token in _ids(value, row.kind):
         if token >= facts.vocab_size:
-            message = f"token {token} is not in this model's vocabulary of {facts.vocab_size}"
-            raise ValueError(message)
+            raise ValueError(f"token {token} is not in this model's vocabulary of {facts.vocab_size}")
 
 
 def _ids(value: Json, kind: Kind) -> Iterator[int]:
