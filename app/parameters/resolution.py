@@ -106,15 +106,6 @@ def _as_wished(wish: Wish) -> Explanation:
     return Explanation(wish.source, wish.reason, active=True, kind=kinds.get(wish.source, "set"))
 
 
-_OF_THE_DRAFT = (
-    "num_assistant_tokens",
-    "num_assistant_tokens_schedule",
-    "assistant_confidence_threshold",
-    "assistant_lookbehind",
-    "target_lookbehind",
-)
-
-
 @dataclass(frozen=True, slots=True)
 class Resolution:
     """Every parameter's effective value, its explanation, and the sentences worth a note beside the reply."""
@@ -131,10 +122,6 @@ class Resolution:
     def explained_json(self) -> dict[str, Json]:
         """The explanations as plain objects, for the record and the page."""
         return {name: asdict(explanation) for name, explanation in self.explained.items()}
-
-    def draft_kwargs(self) -> dict[str, Json]:
-        """Fields for the draft model's own generation_config, from where transformers reads them instead of from the main one."""
-        return {name: self.values[name] for name in _OF_THE_DRAFT}
 
     def generation_kwargs(self, encode: Encode) -> dict[str, Json]:
         """Keyword arguments for ``transformers.GenerationConfig``; see ``app.parameters.sending``. Raises BadParameter."""

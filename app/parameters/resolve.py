@@ -99,7 +99,7 @@ def _set_aside(row: Parameter, draft: Draft, obstacle: str) -> None:
         )
     elif not wish.requested:
         draft.inactive(row.name, row.off, f"Not in use: {obstacle}.", available=available)
-    elif row.refused and wish.source == "set":
+    elif row.refused and wish.source == "set" and draft.facts.name:
         raise BadParameter(row.name, obstacle)
     else:
         draft.inactive(row.name, row.off, f"Ignored: {obstacle}.", "ignored", available=available)

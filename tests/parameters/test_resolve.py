@@ -192,6 +192,11 @@ def test_the_impossible_is_refused_when_set_and_ignored_when_it_comes_along(name
     assert any(why in note for note in resolution.notes)
 
 
+def test_without_a_model_nothing_is_refused_for_its_sake() -> None:
+    resolution = resolve({"use_mtp": True}, None)
+    assert resolution.explained["use_mtp"].kind == "ignored"
+
+
 def test_what_a_model_can_do_is_not_refused() -> None:
     able = replace(FACTS, has_mtp_layers=True, supports_early_exit=True, device="cuda:0")
     for name, value in (("use_mtp", True), ("assistant_early_exit", 1), ("cache_implementation", "offloaded")):
@@ -251,12 +256,6 @@ def test_a_draft_model_takes_the_place_of_prompt_lookup() -> None:
     weight = resolve({"assistant_ensemble_weight": 0.5}, DRAFTED)
     assert weight.values["assistant_ensemble_weight"] == 0.5
     assert resolve({"assistant_ensemble_weight": 0.5}, FACTS).values["assistant_ensemble_weight"] is None
-
-
-def test_the_draft_gets_its_own_fields() -> None:
-    fields = resolve({"num_assistant_tokens": 7, "assistant_confidence_threshold": 0}, DRAFTED).draft_kwargs()
-    assert fields["num_assistant_tokens"] == 7
-    assert fields["assistant_confidence_threshold"] == 0.0
 
 
 def test_lookbehinds_need_another_tokenizer_and_greedy() -> None:
