@@ -43,7 +43,8 @@ def pick(scores: torch.Tensor, draw: float) -> int:
 
     probabilities = torch.softmax(scores, dim=-1, dtype=torch.float64)
     for width in (min(NEAR, probabilities.numel()), probabilities.numel()):
-        top, ids = probabilities.topk(width) if width == NEAR else probabilities.sort(descending=True, stable=True)
+        ids = _ranked(probabilities, width)
+        top = probabilities[ids]
         cumulative = top.cumsum(0)
         position = int(
             torch.searchsorted(cumulative, torch.tensor(draw, dtype=torch.float64, device=top.device), right=True)
@@ -51,6 +52,16 @@ def pick(scores: torch.Tensor, draw: float) -> int:
         if position < width and top[position] > 0:
             return int(ids[position])
     return int(probabilities.argmax())  # the draw fell into the rounding error at the very end
+
+
+def _ranked(probabilities: torch.Tensor, width: int) -> torch.Tensor:
+    """The ``width`` most probable ids, the lower id first among equals (a 16-bit model's logits tie often)."""
+    import torch
+
+    if width == probabilities.numel():
+        return probabilities.sort(descending=True, stable=True).indices
+    ids = probabilities.topk(width).indices.sort().values
+    return ids[torch.sort(probabilities[ids], descending=True, stable=True).indices]
 
 
 def check(scores: torch.Tensor, step: int) -> None:
