@@ -170,7 +170,8 @@ def first_fault(db: sqlite3.Connection, *, seconds: float | None) -> str | None:
     if deadline is not None:
         db.set_progress_handler(lambda: time.monotonic() > deadline, 1000)
     try:
-        for scope in ("'conversations'", "'runs'", "'messages'", "1"):
+        tables = {name for (name,) in db.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
+        for scope in [*(name for name in ("conversations", "runs", "messages") if name in tables), 1]:
             for (finding,) in db.execute(f"PRAGMA quick_check({scope})"):
                 if finding != "ok":
                     return str(finding)

@@ -17,7 +17,7 @@ from sqlite_utils import Database as Tables
 
 from app.errors import StoreError
 from storage import index
-from storage.backup import folder, sync
+from storage.backup import folder, remove_log, sync
 from storage.database import Access, connect, transaction
 from storage.migrations import migrations
 
@@ -63,10 +63,11 @@ def recover(path: Path, why: str) -> list[str]:
 def set_aside(path: Path) -> Path:
     """Rename a damaged file together with those that belong to it; the main file last, so that an interruption is harmless."""
     aside = path.with_name(f"{path.name}.damaged-{datetime.now().astimezone():%Y%m%d-%H%M%S}")
-    for suffix in ("-wal", "-shm", "-journal"):
+    for suffix in ("-wal", "-journal"):
         companion = path.with_name(path.name + suffix)
-        if companion.exists():
+        if companion.exists() and companion.stat().st_size:
             companion.replace(aside.with_name(aside.name + suffix))
+    remove_log(path)
     path.replace(aside)
     return aside
 
@@ -94,23 +95,24 @@ def _salvage(damaged: Path, fresh: Path) -> dict[str, int]:
 
 def _copy_readable(source: Path, into: sqlite3.Connection) -> None:
     """Add the readable rows of a file that ``into`` doesn't have yet."""
-    for access in (Access(read_only=True), Access(read_only=True, immutable=True)):
-        try:
-            with closing(connect(source, access)) as db:
-                db.text_factory = lambda data: data.decode(errors="replace")
-                for table in _TABLES:
+    for options in ("mode=ro", "mode=ro&immutable=1"):
+        with closing(sqlite3.connect(f"{source.absolute().as_uri()}?{options}", uri=True, isolation_level=None)) as db:
+            db.execute(
+                "PRAGMA writable_schema = ON"
+            )  # reads a file that is shorter than it says, and past broken entries
+            db.row_factory = sqlite3.Row
+            db.text_factory = lambda data: data.decode(errors="replace")
+            tables = {name for (name,) in _Reading(db, "SELECT name FROM sqlite_master WHERE type = 'table'")}
+            for table in _TABLES:
+                if table in tables:
                     _copy_table(db, into, table)
-        except sqlite3.Error:
-            continue  # not even the list of tables can be read this way
-        else:
+        if tables:
             return
 
 
 def _copy_table(db: sqlite3.Connection, into: sqlite3.Connection, table: str) -> None:
     columns = {row["name"]: row["pk"] for row in into.execute(f"PRAGMA table_info({table})")}
-    common = [row["name"] for row in db.execute(f"PRAGMA table_info({table})") if row["name"] in columns]
-    if not common:
-        return
+    common = [row["name"] for row in _Reading(db, f"PRAGMA table_info({table})") if row["name"] in columns]
     names = ", ".join(common)
     insert = f"INSERT OR IGNORE INTO {table} ({names}) VALUES ({', '.join('?' * len(common))})"  # noqa: S608 (names of our own)
     key = next(name for name, place in columns.items() if place)
@@ -119,7 +121,7 @@ def _copy_table(db: sqlite3.Connection, into: sqlite3.Connection, table: str) ->
     if key in {"key", "message"}:
         rows = _by_ranges(db, f"{select} WHERE {key} BETWEEN ? AND ? ORDER BY {key}", key)
     else:
-        rows = _Reading(db.execute(select))
+        rows = _Reading(db, select)
     for row in rows:
         into.execute(insert, tuple(row))
 
@@ -132,13 +134,13 @@ def _by_ranges(db: sqlite3.Connection, query: str, key: str) -> Iterator[sqlite3
         if not ranges:
             return
         _, first, last = heapq.heappop(ranges)
-        rows = _Reading(db.execute(query, (first, last)))
+        rows = _Reading(db, query, first, last)
         for row in rows:
             first = row[key] + 1
             yield row
         if rows.whole:
             continue
-        for row in _Reading(db.execute(query + " DESC", (first, last))):
+        for row in _Reading(db, query + " DESC", first, last):
             last = row[key] - 1
             yield row
         middle = (first + last) // 2
@@ -150,13 +152,13 @@ def _by_ranges(db: sqlite3.Connection, query: str, key: str) -> Iterator[sqlite3
 class _Reading:
     """The rows of a query up to the first that can't be read; ``whole`` afterwards says whether that was all."""
 
-    def __init__(self, cursor: sqlite3.Cursor) -> None:
-        self._cursor = cursor
+    def __init__(self, db: sqlite3.Connection, query: str, *values: int) -> None:
+        self._db, self._query, self._values = db, query, values
         self.whole = False
 
     def __iter__(self) -> Iterator[sqlite3.Row]:
         try:
-            yield from self._cursor
+            yield from self._db.execute(self._query, self._values)
         except sqlite3.DatabaseError:
             return
         self.whole = True
