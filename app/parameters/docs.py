@@ -37,6 +37,16 @@ called so. Every effective value carries an explanation: as set, inherited, impl
   it directly is an error; coming from a conversation or a preset it is ignored, and said so.
 - The record of a reply holds what `generate` really ran with, read back from the configuration that it prepared.
 
+## The order in which they act
+
+At every token the model's logits pass through the parameters that are set, in this order: `guidance_scale`, `sequence_bias`,
+`encoder_repetition_penalty`, `repetition_penalty`, `no_repeat_ngram_size`, `encoder_no_repeat_ngram_size`, `bad_words_ids`,
+`min_length`, `min_new_tokens`, `forced_bos_token_id`, `forced_eos_token_id`, `remove_invalid_values`,
+`exponential_decay_length_penalty`, `suppress_tokens`, `begin_suppress_tokens`, `output_format`; when sampling then `temperature`,
+`top_h`, `top_k`, `top_p`, `min_p`, `typical_p`, `epsilon_cutoff`, `eta_cutoff`; last `watermarking_config` and
+`renormalize_logits`. So the cutoffs see probabilities that temperature has already changed, and each sees what the one before
+it left.
+
 ## Values
 
 Conversions are exact or refused: `1` is fine for a number with decimals, `40.0` and `"40"` for a whole number, `"true"` for a

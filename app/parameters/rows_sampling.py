@@ -1,4 +1,4 @@
-"""Rows of the parameter table: the sampling parameters, in the order in which transformers applies them (top_h before top_k)."""
+"""Rows of the parameter table: the sampling parameters, in the documentation's order (transformers applies top_h before top_k)."""
 
 from __future__ import annotations
 
