@@ -121,15 +121,18 @@
   const waiting = new Map();
   let turn = Promise.resolve();
   function ask(event, request) {
-    const run = () => new Promise((done, fail) => {
-      const nonce = Math.random().toString(36).slice(2);
-      const late = setTimeout(() => { waiting.delete(nonce); fail(new Error("Fader is not answering. What you typed is kept.")); }, 20000);
-      waiting.set(nonce, (answer) => {
-        clearTimeout(late);
-        answer.error ? fail(new Error(answer.error)) : done(answer);
+    const run = async () => {
+      await api("/healthz"); // Gradio would wait for a server that is gone without a word
+      return new Promise((done, fail) => {
+        const nonce = Math.random().toString(36).slice(2);
+        const late = setTimeout(() => { waiting.delete(nonce); fail(new Error("Fader is not answering. What you typed is kept.")); }, 20000);
+        waiting.set(nonce, (answer) => {
+          clearTimeout(late);
+          answer.error ? fail(new Error(answer.error)) : done(answer);
+        });
+        window.faderTrigger(event, { ...request, nonce });
       });
-      window.faderTrigger(event, { ...request, nonce });
-    });
+    };
     turn = turn.then(run, run); // one after the other: a conversation's settings are in the controls before a message is sent
     return turn;
   }
@@ -519,7 +522,7 @@
   // ---- opening conversations -----------------------------------------------------------------------------------------
   async function openConversation(id, { push = true, message = null } = {}) {
     const mine = ++shown.opening;
-    saveDraft();
+    if (document.body.classList.contains("fader-ready")) saveDraft();
     tell("");
     stopFollowing();
     closeDrawers();
@@ -538,7 +541,7 @@
     }
     restoreDraft();
     markCurrent();
-    if (id) ask("select", { conversation: id }).catch((error) => toast(error.message, { bad: true }));
+    ask("select", { conversation: id }).catch((error) => toast(error.message, { bad: true }));
     if (innerWidth > 800) $("#prompt textarea").focus();
   }
   function newChat() {
@@ -741,6 +744,7 @@
       failed: view.label ? `${view.label} (last load failed)` : `${view.name || "Model"} could not be loaded`,
     }[view.state] || view.state;
     if (modelView?.state === "offline" && view.state !== "offline") { loadList(); if (shown.conversation && !liveFollower()) refreshShown(); }
+    if (modelView?.name !== view.name || modelView?.state !== view.state) window.dispatchEvent(new CustomEvent("fader-model", { detail: view }));
     modelView = view;
     box.dataset.state = view.state;
     box.title = view.detail || [view.quantization, view.device, view.context_length && `${view.context_length.toLocaleString("en")} tokens of context`].filter(Boolean).join(" · ");

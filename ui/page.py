@@ -13,12 +13,14 @@ import gradio as gr
 from fastapi import FastAPI
 
 from app.chat import Chat
+from app.conversation import Conversation
 from app.settings import Settings
 from ui import shell, static
 from ui.actions import Actions
 from ui.api_errors import sentence
+from ui.controls import build_parameters_panel
 from ui.models_panel import build_models_panel
-from ui.panel import NoParameters, ParametersPanel
+from ui.panel import ParametersPanel
 from ui.theme import theme
 
 BRIDGE_ON_LOAD = "window.faderTrigger = trigger; window.dispatchEvent(new Event('fader-bridge'));"
@@ -33,7 +35,9 @@ def mount(app: FastAPI, chat: Chat, settings: Settings) -> FastAPI:
         '<meta name="viewport" content="width=device-width, initial-scale=1">'
         f'<link rel="icon" href="{static.address("icon.svg")}" type="image/svg+xml">'
         f'<link rel="stylesheet" href="{static.address("style.css")}">'
+        f'<link rel="stylesheet" href="{static.address("controls.css")}">'
         f'<script src="{static.address("script.js")}"></script>'
+        f'<script src="{static.address("controls.js")}"></script>'
     )
     return gr.mount_gradio_app(
         app,
@@ -95,16 +99,10 @@ def _panel(chat: Chat) -> tuple[gr.Textbox, ParametersPanel]:
                 max_lines=10,
                 placeholder="How the model should behave in this conversation",
             )
-            parameters = _parameters(chat)
+            parameters = build_parameters_panel(chat)
         with gr.Tab("Model", id="model", render_children=True):
             build_models_panel(chat)
     return system_prompt, parameters
-
-
-def _parameters(chat: Chat) -> ParametersPanel:
-    """The parameters panel, built by ui/controls.py: ``build_parameters_panel(chat) -> ParametersPanel``."""
-    gr.HTML('<p class="hint">Parameters appear here.</p>', elem_id="parameters")
-    return NoParameters()
 
 
 def _wire(chat: Chat, system_prompt: gr.Textbox, parameters: ParametersPanel) -> None:
@@ -120,12 +118,12 @@ def _wire(chat: Chat, system_prompt: gr.Textbox, parameters: ParametersPanel) ->
         asked: dict[str, Any] = event._data  # noqa: SLF001
         nonce = asked.get("nonce")
         try:
-            conversation = chat.store.conversation(asked["conversation"])
+            key = asked.get("conversation") or ""
+            kept = chat.store.conversation(key) if key else Conversation("", parameters=parameters.fresh())
         except Exception as error:  # noqa: BLE001  (Gradio would show the page an empty error)
-            kept = [gr.skip()] * (1 + len(parameters.outputs))
-            return [json.dumps({"nonce": nonce, "error": sentence(error)}), *kept]
-        shown = parameters.shown(conversation.parameters)
-        return [json.dumps({"nonce": nonce}), conversation.system_prompt, *shown]
+            unchanged = [gr.skip()] * (1 + len(parameters.outputs))
+            return [json.dumps({"nonce": nonce, "error": sentence(error)}), *unchanged]
+        return [json.dumps({"nonce": nonce}), kept.system_prompt, *parameters.shown(kept.parameters, key)]
 
     every: dict[str, Any] = {"trigger_mode": "multiple", "concurrency_limit": None, "show_progress": "hidden", "api_visibility": "private"}
     bridge.submit(act, [system_prompt, *parameters.inputs], [answer], **every)

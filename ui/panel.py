@@ -24,8 +24,14 @@ class ParametersPanel(Protocol):
     def requested(self, values: Sequence[Any]) -> dict[str, Json]:
         """The parameters that are set, out of the controls' values; raises BadParameter."""
 
-    def shown(self, parameters: Mapping[str, Json]) -> Sequence[Any]:
-        """A value or update for each of ``outputs``, so that the controls show these parameters as set and no others."""
+    def shown(self, parameters: Mapping[str, Json], conversation: str = "") -> Sequence[Any]:
+        """A value or update for each of ``outputs``, so that the controls show these parameters as set and no others.
+
+        ``conversation`` is the id of the conversation that later changes are kept with; none for a new one.
+        """
+
+    def fresh(self) -> Mapping[str, Json]:
+        """The parameters that a new conversation starts with."""
 
 
 class NoParameters:
@@ -38,6 +44,10 @@ class NoParameters:
         """Nothing."""
         return {}
 
-    def shown(self, parameters: Mapping[str, Json]) -> Sequence[Any]:  # noqa: ARG002  (the protocol's)
+    def shown(self, parameters: Mapping[str, Json], conversation: str = "") -> Sequence[Any]:  # noqa: ARG002  (the protocol's)
         """Nothing."""
         return ()
+
+    def fresh(self) -> Mapping[str, Json]:
+        """Nothing."""
+        return {}

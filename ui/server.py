@@ -9,7 +9,7 @@ from fastapi import FastAPI
 from app.chat import Chat
 from app.conversation import Json
 from app.settings import Settings
-from ui import api_conversations, api_errors, api_messages, api_model, api_runs, guard, static
+from ui import api_conversations, api_errors, api_messages, api_model, api_runs, guard, parameter_routes, static
 
 os.environ["GRADIO_ANALYTICS_ENABLED"] = "False"  # Gradio reads it when it is imported, and then asks nobody on the network
 
@@ -31,6 +31,7 @@ def create_app(chat: Chat, settings: Settings) -> FastAPI:
         api_conversations.router(chat),
         api_messages.router(chat),
         api_model.router(chat),
+        parameter_routes.router(chat),
         static.router(),
     ):
         app.include_router(routes)

@@ -13,7 +13,13 @@ from app.errors import NotFound
 PREFIX = "/fader"
 """Not /assets: Gradio serves its own files there."""
 
-_TYPES = {"style.css": "text/css", "script.js": "text/javascript", "icon.svg": "image/svg+xml"}
+_TYPES = {
+    "style.css": "text/css",
+    "script.js": "text/javascript",
+    "controls.css": "text/css",
+    "controls.js": "text/javascript",
+    "icon.svg": "image/svg+xml",
+}
 NAMES = tuple(_TYPES)
 
 

@@ -7,6 +7,7 @@ from dataclasses import replace
 from threading import Event, Lock, Thread
 
 from app.conversation import FinishReason, Run, RunStatus, Stats, now
+from app.engine.desk import Desk
 from app.engine.engine import ModelStatus
 from app.engine.events import Ended, Progress, StatusChanged, TextDelta
 from app.engine.run import LiveRun, RunRequest
@@ -30,6 +31,7 @@ class FakeEngine:
         self.script = script
         self.step_s = step_s
         self.model = ModelStatus("ready", "fake", FACTS)
+        self.desk: Desk | None = None
         self.requests: list[RunRequest] = []
         self._runs: dict[str, LiveRun] = {}
         self._waiting: list[LiveRun] = []

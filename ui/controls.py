@@ -1,0 +1,241 @@
+"""The parameters panel: every row of the table as a control with its "set" switch, resolved on each change, kept per conversation.
+
+One event takes the values of all controls and answers with one JSON value that assets/controls.js spreads over the page, and with new
+values for the controls that stand at what they inherit. Whatever a control holds, the answer is a sentence beside it, never an exception.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from itertools import groupby
+from typing import Any
+
+import gradio as gr
+from gradio.components import Component
+
+from app.chat import Chat
+from app.conversation import Json
+from app.models.facts import ModelFacts
+from app.parameters.row import Group, Parameter
+from app.parameters.table import TABLE
+from app.parameters.validate import validate
+from ui import presets_panel
+from ui.api_errors import sentence
+from ui.controls_kinds import Fields, build_fields, limits
+from ui.parameter_state import Answer, answer, neutralizing, view
+from ui.parameter_tokens import token_text
+
+STATE_ON_LOAD = "watch('value', () => window.dispatchEvent(new CustomEvent('fader-parameters', {detail: JSON.parse(props.value || 'null')})));"
+BRIDGE_ON_LOAD = "window.faderParameters = trigger; window.dispatchEvent(new Event('fader-parameters-bridge'));"
+OPEN_GROUPS = (Group.LENGTH, Group.LOGITS)
+PAGE_ORDER = (Group.LOGITS, Group.LENGTH, Group.STRATEGY, Group.OWN)
+"""What people reach for comes first; the other groups follow in the documents' order."""
+
+
+@dataclass(frozen=True, slots=True)
+class Control:
+    """A parameter on the page: its "set" switch and its fields."""
+
+    row: Parameter
+    switch: gr.Checkbox
+    fields: Fields
+
+    @property
+    def width(self) -> int:
+        """How many values it takes among the inputs."""
+        return 1 + len(self.fields.components)
+
+
+def build_parameters_panel(chat: Chat) -> Panel:
+    """Build the panel inside the page's column for it, wired."""
+    facts = chat.engine.status().facts
+    with gr.Column(elem_id="parameters"):
+        gr.HTML(presets_panel.TOOLS, elem_id="parameter-tools", js_on_load=None, apply_default_css=False)
+        controls = [control for group in _groups() for control in _build_group(group, facts)]
+        place = gr.Textbox("", elem_id="parameter-place", visible="hidden", label="Conversation")
+        state = gr.HTML("", elem_id="parameter-state", visible="hidden", html_template="", js_on_load=STATE_ON_LOAD)
+        bridge = gr.HTML("", elem_id="parameter-bridge", visible="hidden", js_on_load=BRIDGE_ON_LOAD)
+    panel = Panel(chat, controls, place, state)
+    panel.wire(bridge)
+    return panel
+
+
+def _groups() -> Iterator[tuple[Group, list[Parameter]]]:
+    order = [*PAGE_ORDER, *(group for group in Group if group not in PAGE_ORDER)]
+    for group, rows in groupby(sorted(TABLE, key=lambda row: order.index(row.group)), key=lambda row: row.group):
+        yield group, list(rows)
+
+
+def _build_group(group: tuple[Group, list[Parameter]], facts: ModelFacts | None) -> list[Control]:
+    name, rows = group
+    with gr.Accordion(
+        name.value, open=name in OPEN_GROUPS, elem_id=f"group-{name.name.lower()}", elem_classes=["parameter-group"]
+    ):
+        return [_build_control(row, facts) for row in rows]
+
+
+def _build_control(row: Parameter, facts: ModelFacts | None) -> Control:
+    with gr.Column(elem_id=f"row-{row.name}", elem_classes=["parameter", f"with-{row.control}"]):
+        switch = gr.Checkbox(
+            value=False,
+            label=row.name,
+            elem_id=f"set-{row.name}",
+            container=False,
+            interactive=row.control != "readonly",
+        )
+        fields = build_fields(row, facts)
+    return Control(row, switch, fields)
+
+
+class Panel:
+    """Fulfils ``ui.panel.ParametersPanel``."""
+
+    def __init__(self, chat: Chat, controls: Sequence[Control], place: gr.Textbox, state: gr.HTML) -> None:
+        self._chat = chat
+        self._controls = controls
+        every = [component for control in controls for component in (control.switch, *control.fields.components)]
+        self.inputs: list[Component] = [place, *every]
+        self.outputs: list[Component] = [state, place, *every]
+        self._followers = [control for control in controls if control.fields.follows]
+
+    # -- what the page asks for (ui/panel.py) ----------------------------------------------------------------------------------
+
+    def requested(self, values: Sequence[Any]) -> dict[str, Json]:
+        """The parameters that are set, converted and checked; raises BadParameter for the first wrong one."""
+        return validate(self._given(values[1:]), self._facts())
+
+    def shown(self, parameters: Mapping[str, Json], conversation: str = "") -> Sequence[Any]:
+        """Updates of ``outputs``: these parameters set and no others, in the limits of the model that is loaded now."""
+        facts = self._facts()
+        found = answer(parameters, facts)
+        updates = [update for control in self._controls for update in self._shown(control, parameters, found, facts)]
+        return [self._state(found, parameters, conversation), conversation, *updates]
+
+    def fresh(self) -> Mapping[str, Json]:
+        """What a new conversation starts with: the model's default preset, else nothing."""
+        return presets_panel.default_parameters(self._chat)
+
+    # -- events ---------------------------------------------------------------------------------------------------------------
+
+    def wire(self, bridge: gr.HTML) -> None:
+        """Resolve on every change of any control; show what assets/controls.js asks for."""
+        state = self.outputs[0]
+        quiet: dict[str, Any] = {"show_progress": "hidden", "api_visibility": "private", "concurrency_limit": None}
+        following = [control.fields.components[0] for control in self._followers]
+        changes = [component.change for component in self.inputs[1:]]  # type: ignore[attr-defined]
+        gr.on(changes, self._changed, self.inputs, [state, *following], trigger_mode="always_last", **quiet)
+        bridge.submit(self._asked, self.inputs, self.outputs, trigger_mode="multiple", **quiet)
+        for control in self._controls:
+            if isinstance(control.fields.components[0], gr.Dropdown):
+                control.fields.components[0].input(
+                    None, None, control.switch, js="() => true", api_visibility="private"
+                )
+
+    def _changed(self, *values: Any) -> list[Any]:
+        """A control has changed: explain, keep what is set with its conversation, and move what follows."""
+        place, rest = values[0], values[1:]
+        facts, given = self._facts(), self._given(rest)
+        found = answer(given, facts)
+        trouble = self._keep(place, found)
+        kept = self._state(found, given, place, trouble)
+        return [kept, *(self._moved(control, rest, given, found) for control in self._followers)]
+
+    def _asked(self, event: gr.EventData, *values: Any) -> Sequence[Any]:
+        """A request of the page's script: ``{"action": "show" | "neutralize" | "refresh" | "fresh", "parameters"}``."""
+        asked: dict[str, Any] = event._data  # noqa: SLF001  (Gradio gives custom data no public name)
+        place = values[0]
+        wanted = self._wanted(asked, values)
+        trouble = self._keep(place, answer(wanted, self._facts())) if asked["action"] != "refresh" else ""
+        shown = list(self.shown(wanted, place))
+        if trouble:
+            shown[0] = json.dumps({**json.loads(shown[0]), "trouble": trouble})
+        return shown
+
+    def _wanted(self, asked: Mapping[str, Any], values: Sequence[Any]) -> Mapping[str, Json]:
+        match asked["action"]:
+            case "show":
+                return dict(asked["parameters"])
+            case "neutralize":
+                return neutralizing(self._facts())
+            case "refresh" if (given := self._given(values[1:])) or values[0]:
+                return given
+            case _:
+                return self.fresh()
+
+    # -- inside ---------------------------------------------------------------------------------------------------------------
+
+    def _facts(self) -> ModelFacts | None:
+        return self._chat.engine.status().facts
+
+    def _given(self, values: Sequence[Any]) -> dict[str, Json]:
+        """The raw values of the controls that are set."""
+        return {
+            control.row.name: control.fields.read(fields) for control, is_set, fields in self._pairs(values) if is_set
+        }
+
+    def _pairs(self, values: Sequence[Any]) -> Iterator[tuple[Control, bool, Sequence[Any]]]:
+        at = 0
+        for control in self._controls:
+            yield control, bool(values[at]), values[at + 1 : at + control.width]
+            at += control.width
+
+    def _keep(self, place: str, found: Answer) -> str:
+        """Store what is set with its conversation; a value being refused leaves the stored one alone. Returns what went wrong."""
+        if not place:
+            return ""
+        try:
+            old = self._chat.store.conversation(place).parameters
+            new = {**{name: old[name] for name in found.problems if name in old}, **found.requested}
+            if new != old:
+                self._chat.store.update_conversation(place, parameters=new)
+        except Exception as error:  # noqa: BLE001  (Gradio would show the page an empty error)
+            return sentence(error)
+        return ""
+
+    def _state(self, found: Answer, given: Mapping[str, Json], place: str, trouble: str = "") -> str:
+        facts = self._facts()
+        shown = view(found, given, partial(token_text, self._chat.engine.desk))
+        return json.dumps({**shown, "conversation": place, "trouble": trouble, "model": facts.label if facts else None})
+
+    def _moved(self, control: Control, values: Sequence[Any], given: Mapping[str, Json], found: Answer) -> Any:
+        """An unset control stands at the effective value; one that does already is left alone."""
+        if control.row.name in given:
+            return gr.skip()
+        wanted = control.fields.show(_standing(control.row, found))[0]
+        return gr.skip() if values[self._place_of(control)] == wanted else wanted
+
+    def _place_of(self, control: Control) -> int:
+        return self.inputs.index(control.fields.components[0]) - 1
+
+    def _shown(
+        self, control: Control, parameters: Mapping[str, Json], found: Answer, facts: ModelFacts | None
+    ) -> Iterator[Any]:
+        row, fields = control.row, control.fields
+        is_set = row.name in parameters
+        yield is_set
+        value = (
+            found.requested.get(row.name, parameters[row.name])
+            if is_set
+            else _standing(row, found)
+            if fields.follows
+            else None
+        )
+        yield from self._field_updates(control, value, facts)
+
+    def _field_updates(self, control: Control, value: Json, facts: ModelFacts | None) -> Iterator[Any]:
+        ends = limits(control.row, facts) if control.row.control == "slider" and control.row.limit else {}
+        try:
+            shown = control.fields.show(value)
+        except Exception:  # noqa: BLE001  (a stored value of a shape that the table no longer knows is named beside its control)
+            shown = control.fields.show(None)
+        for field in shown:
+            yield {"__type__": "update", "value": field, **ends} if ends else field
+
+
+def _standing(row: Parameter, found: Answer) -> Json:
+    """Where an unset control stands: at what acts instead, also while it is out of use."""
+    told = found.resolution.explained[row.name]
+    return found.resolution.values[row.name] if told.active else row.unset_value
