@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from app.engine import sampling
 from app.engine.assisted import drafting
 from app.engine.beside import StaticStore
+from app.engine.exact import exact
 from app.engine.inside import Inside
 from app.engine.prefix_cache import can_reuse
 from app.errors import Cancelled
@@ -109,7 +110,7 @@ class Decoder:
         """Decode; returns ids of shape [sequences, prompt + new] or generate's output object."""
         from transformers.generation.configuration_utils import GenerationMode
 
-        prepared = Prepared(generation_config, logits_processor, stopping_criteria, input_ids.shape[1])
+        prepared = Prepared(generation_config, exact(logits_processor), stopping_criteria, input_ids.shape[1])
         self.listener.prepared(prepared)
         if (cache := model_kwargs.get("cache")) is not None:
             model_kwargs["cache"] = self.static.exchange(cache, generation_config, input_ids.shape[0])
@@ -190,7 +191,7 @@ class Decoder:
             scores = processor(input_ids, scores)
             if self.observer:
                 self.observer.stage(type(processor).__name__, scores)
-        sampling.check(scores, input_ids.shape[1] - prepared.prompt_length + 1)
+        sampling.check(scores, logits, input_ids.shape[1] - prepared.prompt_length + 1)
         if sources:
             numbers = sampling.draws(sources)
             picked = [sampling.pick(row, draw) for row, draw in zip(scores, numbers, strict=True)]
