@@ -6,6 +6,8 @@ At every moment the blocks are those of ``rendering.render_blocks`` for the text
 
 from __future__ import annotations
 
+from itertools import takewhile
+
 from ui.rendering import blocks, normal
 
 
@@ -19,16 +21,17 @@ class StreamRenderer:
         self._held = ""
 
     def feed(self, piece: str) -> int:
-        """Add text and return the index of the first block that may have changed."""
+        """Add text and return the index of the first block that has changed (or how many there are, if none has)."""
         text = self._held + piece
         self._held = "\r" if text.endswith("\r") else ""
         text = normal(text)
         self._open += text
-        first = self.final
+        first, before = self.final, self.blocks[self.final :]
         if "\n" in text:
             self._settle()
         self.blocks[self.final :] = [html for _, html in blocks(self._open)]
-        return first
+        same = takewhile(lambda pair: pair[0] == pair[1], zip(before, self.blocks[first:], strict=False))
+        return first + sum(1 for _ in same)
 
     def _settle(self) -> None:
         """Keep the blocks that can't change any more and go on from the start of the last one."""

@@ -1,4 +1,4 @@
-"""Serves the page over fakes on a port, for the browser tests and for looking at it: ``python -m tests.browser.serve_fake PORT``."""
+"""Serves the page over fakes on a port, for the browser tests and for looking at it: ``python -m tests.browser.serve_fake --port PORT``."""
 
 from __future__ import annotations
 
@@ -32,6 +32,8 @@ def script(request: RunRequest) -> Iterator[str]:
 
 
 if __name__ == "__main__":
-    settings = Settings(port=int(sys.argv[1]))
-    chat = Chat(open_store(settings.home), FakeEngine(script, step_s=0.01), settings)  # type: ignore[arg-type]
+    settings = Settings(port=int(sys.argv[sys.argv.index("--port") + 1]))
+    store = open_store(settings.home)
+    store.interrupt_orphans()
+    chat = Chat(store, FakeEngine(script, step_s=0.01), settings)
     serve(chat, settings, open_browser=False)
