@@ -20,7 +20,7 @@ from tests.storage import samples
 STEPS = [step.name for step in migrations._migrations]
 
 
-def _old_file(path: Path, step: str | None) -> None:
+def old_file(path: Path, step: str | None) -> None:
     """A file as a Fader wrote it that did not know ``step`` yet (None: nothing is missing), with what it could hold by then."""
     with closing(connect(path, Access())) as db:
         migrations.apply(Tables(db, execute_plugins=False), stop_before=step)
@@ -49,7 +49,7 @@ def _old_file(path: Path, step: str | None) -> None:
 @pytest.mark.parametrize("step", [*STEPS[1:], None])
 def test_an_earlier_file_is_brought_up_to_date(fader_home: Path, step: str | None) -> None:
     path = fader_home / DATABASE_NAME
-    _old_file(path, step)
+    old_file(path, step)
     opened = open_store(fader_home)
     try:
         assert samples.texts(opened, "c") == ["Why?", "Because 東京."]
@@ -74,7 +74,7 @@ def test_an_earlier_file_is_brought_up_to_date(fader_home: Path, step: str | Non
 
 
 def test_a_failing_step_leaves_the_file_as_it_was(fader_home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    _old_file(fader_home / DATABASE_NAME, "004_search")
+    old_file(fader_home / DATABASE_NAME, "004_search")
     from storage import index
 
     def fail(db: sqlite3.Connection) -> None:
