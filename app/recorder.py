@@ -105,9 +105,9 @@ class Recorder:
         if not ended.siblings:
             return
         first = self._store.message(ended.run.message_id)
-        for sibling, text in ended.siblings:
+        for sibling in ended.siblings:
             message = Message(new_id(), first.conversation_id, first.parent_id, Role.ASSISTANT, "")
-            record = replace(sibling, message_id=message.id)
+            record = replace(sibling.run, message_id=message.id)
             self._store.begin_run([message], record)
-            self._store.finish_run(record, text)
+            self._store.finish_run(record, sibling.text, sibling.trace)
         self._store.update_conversation(first.conversation_id, shown_leaf=run.request.message_id)

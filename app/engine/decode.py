@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from app.engine import sampling
 from app.engine.assisted import drafting
 from app.engine.beside import StaticStore
+from app.engine.compiling import compiling
 from app.engine.exact import exact
 from app.engine.inside import Inside
 from app.engine.prefix_cache import can_reuse
@@ -116,10 +117,11 @@ class Decoder:
             model_kwargs["cache"] = self.static.exchange(cache, generation_config, input_ids.shape[0])
             self.inside.cache = _name(model_kwargs["cache"])
         mode = generation_config.get_generation_mode(self.library.get("assistant_model"))
-        if mode in (GenerationMode.GREEDY_SEARCH, GenerationMode.SAMPLE):
-            return self._decode(model, input_ids, prepared, model_kwargs)
-        beams = "beam" in mode.value
-        return (self._beams if beams else self._assisted)(model, input_ids, prepared, model_kwargs, inputs_tensor)
+        with compiling(model, generation_config):
+            if mode in (GenerationMode.GREEDY_SEARCH, GenerationMode.SAMPLE):
+                return self._decode(model, input_ids, prepared, model_kwargs)
+            loop = self._beams if "beam" in mode.value else self._assisted
+            return loop(model, input_ids, prepared, model_kwargs, inputs_tensor)
 
     def _beams(
         self, model: Any, input_ids: torch.Tensor, prepared: Prepared, kwargs: dict[str, Any], _inputs: Any

@@ -46,17 +46,19 @@ class Note:
 
 
 @dataclass(frozen=True, slots=True)
-class Ended:
-    """The last event: the run as it ended, and the whole text of the reply as it is to be kept.
-
-    ``siblings``: further sequences of the same run (num_return_sequences), each with its own text; their runs have ids of their own.
-    ``omitted``: ids of messages that did not fit into the prompt. ``trace``: the packed trace, if one was kept.
-    """
+class Outcome:
+    """One reply as it is to be kept: its run, its whole text, and the packed trace if there is one."""
 
     run: Run
     text: str
-    siblings: tuple[tuple[Run, str], ...] = ()
     trace: bytes | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Ended(Outcome):
+    """The last event: the run as it ended. ``siblings``: further sequences of it (num_return_sequences), with run ids of their own."""
+
+    siblings: tuple[Outcome, ...] = ()
 
 
 Event: TypeAlias = StatusChanged | Progress | TextDelta | Note | Ended

@@ -168,6 +168,7 @@ class Execution:
             count=int(values["num_return_sequences"]),
             at_once=int(values["num_beams"]) > 1,
             prompt_tokens=len(prompt.ids) + len(request.prefix_ids),
+            trace_top_k=int(values["trace_top_k"] or 0),
         )
 
     def _generate(self, prompt: Prompt, values: Any) -> Any:
@@ -203,6 +204,7 @@ class Execution:
             self.run.cancelled,
             seed,
             self.blocks,
+            observer=self.streamer.tracer,
             library=library,
             inside=self.run.inside,
             static=self.beside.static,

@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from app.conversation import FinishReason, Run, RunStatus, Stats, new_id, now
-from app.engine.events import Ended
+from app.engine.events import Ended, Outcome
 from app.engine.sampling import SEED_LIMIT
 from app.errors import FaderError, OutOfMemory, RunFailed
 
@@ -67,24 +67,26 @@ def stats(run: LiveRun, streamer: RunStreamer | None, strand: Strand | None) -> 
     )
 
 
-def end_of(run: LiveRun, record: Run, streamer: RunStreamer, trace: bytes | None = None) -> Ended:
+def end_of(run: LiveRun, record: Run, streamer: RunStreamer) -> Ended:
     """The end of a run that came through: its own record and those of its siblings."""
-    records: list[tuple[Run, str]] = []
-    for index, strand in enumerate(streamer.strands):
-        reason = finish_reason(run, streamer, strand)
-        ended = replace(
-            record,
-            id=record.id if index == 0 else new_id(),
-            status=RunStatus.STOPPED if reason is FinishReason.STOPPED else RunStatus.DONE,
-            finish_reason=reason,
-            seed=_seed_of(record.seed, index, streamer),
-            output_ids=(*run.request.prefix_ids, *strand.ids),
-            stats=stats(run, streamer, strand),
-            finished_at=now(),
-        )
-        records.append((ended, strand.text))
-    (first, text), *others = records
-    return Ended(first, text, tuple(others), trace)
+    first, *others = [_outcome(run, record, streamer, index) for index in range(len(streamer.strands))]
+    return Ended(first.run, first.text, first.trace, tuple(others))
+
+
+def _outcome(run: LiveRun, record: Run, streamer: RunStreamer, index: int) -> Outcome:
+    strand = streamer.strands[index]
+    reason = finish_reason(run, streamer, strand)
+    ended = replace(
+        record,
+        id=record.id if index == 0 else new_id(),
+        status=RunStatus.STOPPED if reason is FinishReason.STOPPED else RunStatus.DONE,
+        finish_reason=reason,
+        seed=_seed_of(record.seed, index, streamer),
+        output_ids=(*run.request.prefix_ids, *strand.ids),
+        stats=stats(run, streamer, strand),
+        finished_at=now(),
+    )
+    return Outcome(ended, strand.text, streamer.trace(index))
 
 
 def _seed_of(seed: int | None, index: int, streamer: RunStreamer) -> int | None:
@@ -111,4 +113,6 @@ def cut_short(
         stats=stats(run, streamer, strand),
         finished_at=now(),
     )
-    return Ended(ended, strand.text if strand else run.request.prefix_text)
+    if streamer is None or strand is None:
+        return Ended(ended, run.request.prefix_text)
+    return Ended(ended, strand.text, streamer.trace(0))

@@ -64,12 +64,14 @@ def _ranked(probabilities: torch.Tensor, width: int) -> torch.Tensor:
     return ids[torch.sort(probabilities[ids], descending=True, stable=True).indices]
 
 
-def check(scores: torch.Tensor, step: int) -> None:
-    """Raise RunFailed with a reason when nothing can be chosen. ``scores``: [batch, vocabulary]."""
+def check(scores: torch.Tensor, logits: torch.Tensor, step: int) -> None:
+    """Raise RunFailed with a reason when nothing can be chosen. ``scores``: [batch, vocabulary], made from ``logits``."""
     import torch
 
     best = scores.max(dim=-1).values
-    if torch.isnan(best).any():
+    if torch.isfinite(best).all():
+        return
+    if torch.isnan(best).any() or torch.isnan(logits).any():
         sentence = (
             f"The model produced numbers that are not numbers (NaN) at token {step}. "
             "Switch remove_invalid_values on, or load the model with another compute dtype."

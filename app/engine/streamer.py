@@ -15,6 +15,7 @@ from app.conversation import RunStatus
 from app.engine.encoding import special_ids
 from app.engine.events import Progress, StatusChanged, TextDelta
 from app.engine.text import THINKING_PAIRS, IncrementalDecoder, StopFilter, ThinkingSplitter
+from app.engine.trace import Tracer
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -51,7 +52,7 @@ class RunStreamer(TextIteratorStreamer):
     ``count`` sequences. ``at_once``: tokens come at the end only (beam search), so speed is measured from the prompt on.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913  (all of a reply's starting point)
         self,
         run: LiveRun,
         tokenizer: PreTrainedTokenizerBase,
@@ -63,6 +64,7 @@ class RunStreamer(TextIteratorStreamer):
         count: int = 1,
         at_once: bool = False,
         prompt_tokens: int = 0,
+        trace_top_k: int = 0,
     ) -> None:
         super().__init__(tokenizer, skip_prompt=False, skip_special_tokens=True)
         self.run = run
@@ -72,6 +74,7 @@ class RunStreamer(TextIteratorStreamer):
         self.first_token_at: float | None = None
         self.last_token_at: float | None = None
         self.prompt_tokens = prompt_tokens
+        self.tracer = Tracer(trace_top_k, count) if trace_top_k and not at_once else None
         self.reused = 0
         self.ended = False
         self.preparation: Prepared | None = None
@@ -114,6 +117,11 @@ class RunStreamer(TextIteratorStreamer):
             self._emit(index, strand.stops.push(strand.decoder.flush()) + strand.stops.flush())
             for kind, text in strand.thinking.flush():
                 self._append(index, text, kind)
+
+    def trace(self, index: int) -> bytes | None:
+        """The packed trace of a sequence; None when none was recorded (switched off, or one of the library's own loops ran)."""
+        trace = self.tracer.trace(index, len(self.strands[index].ids)) if self.tracer else None
+        return trace.pack() if trace else None
 
     def stopped(self, index: int) -> bool:
         """Whether a stop string has ended this sequence."""

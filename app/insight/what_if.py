@@ -275,12 +275,10 @@ def _top_h(
     part = _Tail(more, tail.low * share, np.minimum(tail.high, more * tail.largest), tail.largest)
     low, high = _entropy(weights, kept, part)
     z_low, z_high = _sums(weights, kept, part)
-    sums = []
-    for z in (z_low, z_high):
-        p = np.where(kept, weights, 0.0) / z[:, None]
-        with np.errstate(divide="ignore", invalid="ignore"):
-            sums.append(np.nan_to_num(-p * np.log(p)).cumsum(axis=1))
-    smallest, largest = np.minimum(*sums), np.maximum(*sums)
+    terms = [_surprise(np.where(kept, weights, 0.0) / z[:, None]) for z in (z_low, z_high)]
+    peak = np.where((weights / z_low[:, None] > 1 / np.e) & (weights / z_high[:, None] < 1 / np.e), 1 / np.e, 0.0)
+    smallest = np.minimum(*terms).cumsum(axis=1)
+    largest = np.maximum(np.maximum(*terms), np.where(kept, peak, 0.0)).cumsum(axis=1)
     sure_in = largest <= (low * new.top_h)[:, None] - MARGIN
     sure_out = smallest > (high * new.top_h)[:, None] + MARGIN
     out = sure_out.any(axis=1) if kept.shape[1] else doubt
@@ -398,18 +396,37 @@ def _below(
     tail.cut(~tail_out)
 
 
+def _surprise(p: NDArray[np.float64]) -> NDArray[np.float64]:
+    """-p log p, 0 for p = 0."""
+    with np.errstate(divide="ignore", invalid="ignore"):
+        return np.nan_to_num(-p * np.log(p))
+
+
 def _entropy(
     weights: NDArray[np.float64], kept: NDArray[np.bool_], tail: _Tail
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Bounds of the entropy in nats of candidates and tail together: H = log Z - Σ w log w / Z."""
+    """Bounds of the entropy in nats of candidates and tail together: H = log Z - Σ w log w / Z.
+
+    For a tail of weight S, H is least when S sits on as few tokens as possible and greatest when it is spread evenly. Over S both have
+    one turning point, which is looked at beside the two ends.
+    """
+    inside = np.where(kept, weights, 0.0).sum(axis=1)
+    own = -_surprise(np.where(kept, weights, 0.0)).sum(axis=1)
     with np.errstate(divide="ignore", invalid="ignore"):
-        own = np.nan_to_num(np.where(kept, weights * np.log(weights), 0.0)).sum(axis=1)
-        flat = np.nan_to_num(tail.high * np.log(tail.high / np.maximum(tail.size, 1)), neginf=0.0)
-        flat = np.minimum(flat, np.nan_to_num(tail.low * np.log(tail.low / np.maximum(tail.size, 1)), neginf=0.0))
-        peaked = np.nan_to_num(tail.high * np.log(tail.largest), neginf=0.0)
-    low_z, high_z = _sums(weights, kept, tail)
-    corners = [np.log(z) - (own + t) / z for z in (low_z, high_z) for t in (flat, np.minimum(peaked, 0.0))]
-    return np.minimum.reduce(corners) - MARGIN, np.maximum.reduce(corners) + MARGIN
+        peak = np.nan_to_num(np.log(tail.largest), neginf=0.0)
+
+        def least(s: NDArray[np.float64]) -> NDArray[np.float64]:
+            return np.log(inside + s) - (own + s * peak) / (inside + s)
+
+        def most(s: NDArray[np.float64]) -> NDArray[np.float64]:
+            even = np.nan_to_num(s * np.log(s / np.maximum(tail.size, 1)), neginf=0.0)
+            return np.log(inside + s) - (own + even) / (inside + s)
+
+        turns = inside * (peak - 1) - own, np.maximum(tail.size, 1) * np.exp(own / np.maximum(inside, 1e-300))
+        ends = [tail.low, tail.high]
+        low = np.minimum.reduce([least(s) for s in (*ends, np.clip(turns[0], tail.low, tail.high))])
+        high = np.maximum.reduce([most(s) for s in (*ends, np.clip(turns[1], tail.low, tail.high))])
+    return low - MARGIN, high + MARGIN
 
 
 # -- the draw ------------------------------------------------------------------------------------------------------------------

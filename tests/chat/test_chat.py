@@ -191,3 +191,29 @@ def test_looking_at_tokens_while_a_reply_is_written_disturbs_neither(chat: Chat)
         assert "".join(piece.text for piece in pieces) == "some words <|im_end|>"
         assert not any(piece.special for piece in pieces)
     assert done(chat, started).status is RunStatus.DONE
+
+
+@pytest.mark.parametrize(
+    "asked", [{"temperature": 0}, {"do_sample": True, "temperature": 1.5, "top_k": 12, "num_return_sequences": 2}]
+)
+def test_the_trace_is_kept_with_the_run_and_tells_of_every_token(chat: Chat, asked: dict[str, object]) -> None:
+    from app.engine.trace import Trace
+
+    started = chat.send("hello", requested={**SHORT, **asked, "trace_top_k": 7})
+    done(chat, started)
+    for sibling in chat.store.branch(started.conversation.id)[-1].siblings:
+        run = chat.store.message(sibling).run
+        assert run is not None
+        data = chat.store.trace(run.id)
+        assert data is not None
+        trace = Trace.unpack(data)
+        assert trace.chosen.tolist() == list(run.output_ids)
+        assert trace.k == 7
+        if "top_k" in asked:
+            assert trace.left[:, -1].max() <= 12
+
+
+def test_without_trace_nothing_is_recorded(chat: Chat) -> None:
+    started = chat.send("hello", requested={**SHORT, "trace_top_k": 0})
+    done(chat, started)
+    assert chat.store.trace(started.run.id) is None

@@ -278,7 +278,8 @@ def test_several_sequences_become_siblings_each_replayable_alone(engine: Engine)
     asked = {"do_sample": True, "temperature": 2.0, "max_new_tokens": 10, "num_return_sequences": 3, "seed": 11}
     ended = engine.submit(request_for(requested=asked)).result(60)
     assert len(ended.siblings) == 2
-    for run, text in ended.siblings:
+    for sibling in ended.siblings:
+        run, text = sibling.run, sibling.text
         alone = {k: v for k, v in asked.items() if k != "num_return_sequences"}
         again = engine.submit(request_for(requested={**alone, "seed": run.seed})).result(60)
         agreeing = sum(a == b for a, b in zip(again.run.output_ids, run.output_ids, strict=False))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from transformers import LogitsProcessorList
@@ -13,7 +14,7 @@ from app.engine.trace import Trace, Tracer
 from app.insight.what_if import Setting
 
 
-def stages(setting: Setting) -> LogitsProcessorList:  # noqa: C901  (one line a parameter)
+def stages(setting: Setting) -> Any:  # noqa: C901  (one line a parameter)
     """The processors and warpers that generate builds for these values, in its order."""
     made = LogitsProcessorList()
     if setting.repetition_penalty != 1.0:
