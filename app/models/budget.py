@@ -185,14 +185,22 @@ def _empty_model(config: PreTrainedConfig) -> PreTrainedModel:
 def _weigh_empty(
     model: PreTrainedModel, quantization: Quantization, config: PreTrainedConfig
 ) -> tuple[Counter[str], int, int]:
-    """Bytes by dtype, number of parameters, and the largest tensor's number of elements."""
+    """Bytes by dtype, number of parameters, and the number of elements of the largest tensor that is read at once."""
+    from app.models.experts import WEIGHTS, can_be_4bit
+
     weights: Counter[str] = Counter()
+    experts = {
+        f"{name}.{weight}"
+        for name, module in model.named_modules()
+        if can_be_4bit(module, "canonical")
+        for weight in WEIGHTS
+    }
     parameters = largest = 0
     four_bit = quantization.four_bit or bool(getattr(config, "quantization_config", None))
     for name, tensor in model.named_parameters():
         parameters += tensor.numel()
-        largest = max(largest, tensor.numel())
-        if four_bit and _becomes_4bit(model, name):
+        largest = max(largest, tensor.numel() // (len(tensor) if name in experts else 1))  # experts are read one by one
+        if four_bit and (name in experts or _becomes_4bit(model, name)):
             weights["4-bit"] += int(tensor.numel() * BYTES_PER_4BIT)
         else:
             weights[quantization.compute_dtype] += tensor.numel() * BYTES_PER_16BIT

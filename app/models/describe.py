@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from app.conversation import Json
 from app.models.facts import ModelFacts
+from app.models.opening import EXPERT_FIELDS
 from app.models.options import LoadOptions
 from app.models.source import Source
 
@@ -19,7 +20,6 @@ if TYPE_CHECKING:
 
 GENERATION = "generation_config.json"
 _LENGTHS = ("max_position_embeddings", "n_positions", "max_sequence_length", "seq_length", "n_ctx")
-_EXPERTS = ("num_experts", "num_local_experts", "moe_num_experts", "n_routed_experts")
 _LONGEST_BELIEVABLE = 1 << 24
 _UNKNOWN_LENGTH = 2048
 _ROUND_TRIP = "Hello, world!\n  2 + 2 = 4 – naïve café, 你好 世界 🙂"
@@ -52,7 +52,7 @@ def describe(
         supports_early_exit=_supports_early_exit(model),
         supports_static_cache=_supports_static_cache(model),
         supports_token_healing=_supports_token_healing(model, tokenizer),
-        num_experts=next((int(getattr(text, name)) for name in _EXPERTS if getattr(text, name, None)), 0),
+        num_experts=next((int(getattr(text, name)) for name in EXPERT_FIELDS if getattr(text, name, None)), 0),
         eos_token_ids=_eos(model),
         generation_defaults=generation_defaults(folder, model),
         fingerprint=_fingerprint(source, model, options, origin, quantization),

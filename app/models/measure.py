@@ -6,6 +6,7 @@ import sys
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from math import prod
 from pathlib import Path
 from threading import Event, Thread
 from types import TracebackType
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
     from torch import nn
 
 _SAMPLE_SECONDS = 0.02
+_FUSED = 3
 _STATUS = Path("/proc/self/status")
 
 
@@ -78,29 +80,40 @@ def _scales(tensor: torch.Tensor) -> Iterator[torch.Tensor]:
 
 
 def _count(weights: Weights, model: nn.Module, name: str, tensor: torch.Tensor) -> None:
-    import torch
-    from torch import nn
-
     owner_name, _, leaf = name.rpartition(".")
     owner = model.get_submodule(owner_name)
-    if name in dict(owner.named_buffers(recurse=False)) or leaf in owner._buffers:  # noqa: SLF001  (no public way to ask)
+    if leaf in owner._buffers or leaf.endswith("_absmax"):  # noqa: SLF001  (no public way to ask)
         return
-    state: Any = getattr(tensor, "quant_state", None)
-    logical = torch.Size(state.shape).numel() if state is not None else tensor.numel()
+    packed = is_four_bit(owner, tensor)
+    logical = _logical(tensor) if packed else tensor.numel()
     weights.parameters += logical
-    weights.parameters_4bit += logical if state is not None else 0
-    is_output = owner is getattr(model, "get_output_embeddings", lambda: None)()
-    is_linear = (isinstance(owner, nn.Linear) and leaf == "weight") or tensor.ndim == 3
-    if is_linear and not is_output:
+    weights.parameters_4bit += logical if packed else 0
+    if _is_linear(model, owner, leaf, tensor):
         weights.linear += logical
-        weights.linear_4bit += logical if state is not None else 0
-        if state is None:
+        weights.linear_4bit += logical if packed else 0
+        if not packed and owner_name not in weights.plain:
             weights.plain.append(owner_name)
 
 
-def is_four_bit(tensor: torch.Tensor) -> bool:
-    """Whether a parameter is a bitsandbytes 4-bit weight."""
-    return getattr(tensor, "quant_state", None) is not None
+def _is_linear(model: nn.Module, owner: nn.Module, leaf: str, tensor: torch.Tensor) -> bool:
+    """A linear layer's weight or a layer's fused experts (3-D), but not the output layer."""
+    from torch.nn import Linear
+
+    output = getattr(model, "get_output_embeddings", lambda: None)()
+    return owner is not output and ((isinstance(owner, Linear) and leaf == "weight") or tensor.ndim == _FUSED)
+
+
+def _logical(tensor: torch.Tensor) -> int:
+    """Number of weights in a packed tensor."""
+    state: Any = getattr(tensor, "quant_state", None)
+    return prod(state.shape) if state is not None else 2 * tensor.numel()
+
+
+def is_four_bit(owner: nn.Module, tensor: torch.Tensor) -> bool:
+    """Whether a parameter holds packed 4-bit weights: of a bitsandbytes layer or of 4-bit experts."""
+    from app.models.experts import FourBitExperts
+
+    return hasattr(tensor, "quant_state") or (isinstance(owner, FourBitExperts) and tensor.ndim == _FUSED)
 
 
 class PeakMemory:

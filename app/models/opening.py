@@ -7,27 +7,51 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from app.errors import ModelDamaged
-from app.models.options import LoadOptions, Quantization
+from app.models.options import LoadOptions
+from app.models.packing import Layout, best_layout
 
 if TYPE_CHECKING:
     from transformers import BitsAndBytesConfig, PreTrainedModel
 
+EXPERT_FIELDS = ("num_experts", "num_local_experts", "moe_num_experts", "n_routed_experts")
 PACKED_ROWS = 32
 PACKED_COLUMNS = 64
 _NAMED = 3
 
 
-def bitsandbytes_config(quantization: Quantization) -> BitsAndBytesConfig:
-    """4-bit settings for transformers; the output layer keeps 16 bits (it may be tied to the embeddings)."""
-    import torch
+def bitsandbytes_config(options: LoadOptions, *, experts: bool) -> BitsAndBytesConfig:
+    """4-bit settings for transformers; the output layer keeps 16 bits (it may be tied to the embeddings).
+
+    ``experts``: for a mixture of experts, whose fused weights bitsandbytes itself leaves in 16 bits.
+    """
     from transformers import BitsAndBytesConfig
 
-    return BitsAndBytesConfig(
-        load_in_4bit=True,
-        bnb_4bit_quant_type=quantization.scheme,
-        bnb_4bit_compute_dtype=getattr(torch, quantization.compute_dtype),
-        bnb_4bit_use_double_quant=quantization.double_quant,
-    )
+    from app.models.experts_quantizer import Experts4bitConfig
+
+    fields = {
+        "bnb_4bit_quant_type": options.quantization.scheme,
+        "bnb_4bit_compute_dtype": options.quantization.compute_dtype,
+        "bnb_4bit_use_double_quant": options.quantization.double_quant,
+    }
+    if experts:
+        return Experts4bitConfig(layout=layout_for(options), **fields)
+    stock: Any = BitsAndBytesConfig  # its __init__ has no types
+    made: BitsAndBytesConfig = stock(load_in_4bit=True, **fields)
+    return made
+
+
+def layout_for(options: LoadOptions) -> Layout:
+    """How 4-bit experts are laid out on the device that will compute."""
+    import torch
+
+    on_gpu = options.device != "cpu" and torch.cuda.is_available()
+    return best_layout("cuda" if on_gpu else "cpu", options.quantization.compute_dtype)
+
+
+def has_experts(config: Any) -> bool:
+    """Whether a config (object or JSON) describes a mixture of experts."""
+    fields = config if isinstance(config, dict) else {name: getattr(config, name, None) for name in EXPERT_FIELDS}
+    return any(fields.get(name) for name in EXPERT_FIELDS)
 
 
 def open_model(folder: Path, options: LoadOptions, *, quantize: bool) -> PreTrainedModel:
@@ -38,9 +62,13 @@ def open_model(folder: Path, options: LoadOptions, *, quantize: bool) -> PreTrai
     import torch
     from transformers import AutoConfig, AutoModelForCausalLM, AutoModelForSeq2SeqLM
 
+    from app.models import experts_quantizer  # registers the method that a prepared mixture of experts names
+
+    assert experts_quantizer.METHOD  # noqa: S101
     config = AutoConfig.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
     auto = AutoModelForSeq2SeqLM if config.is_encoder_decoder else AutoModelForCausalLM
-    extra: dict[str, Any] = {"quantization_config": bitsandbytes_config(options.quantization)} if quantize else {}
+    experts = has_experts(config.get_text_config())
+    extra: dict[str, Any] = {"quantization_config": bitsandbytes_config(options, experts=experts)} if quantize else {}
     loaded: Any = auto.from_pretrained(
         folder,
         dtype=getattr(torch, options.quantization.compute_dtype),

@@ -43,6 +43,9 @@ def listening() -> Iterator[list[str]]:
     Also keeps the tokenizers library from warning about forked processes. Not re-entrant across threads: one load at a time.
     """
     os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
+    from transformers.utils import logging as library
+
+    library.get_logger()  # it installs its own handler at the first call; ours must come after it
     heard: list[str] = []
     handler = _Heard(heard)
     loggers = [logging.getLogger(name) for name in _LOUD]

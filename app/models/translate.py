@@ -12,6 +12,8 @@ _NO_MEMORY = ("can't allocate memory", "out of memory", "not enough memory", "ca
 _DAMAGED = ("safetensor", "header", "corrupt", "incomplete metadata", "unexpected end", "mmap length", "truncated")
 _UNSUPPORTED = ("not supported", "unrecognized", "does not recognize", "no kernel", "requires `", "trust_remote_code")
 
+_MISFIT = "issues during automatic conversion of the weights"
+
 
 @contextmanager
 def translated(label: str) -> Iterator[None]:
@@ -36,6 +38,10 @@ def as_model_error(label: str, cause: Exception) -> ModelError:
     if isinstance(cause, OSError) and cause.errno == errno.ENOSPC:
         return ModelError(
             f"There is no space left on the disk to prepare {label}. Free some space or set FADER_CACHE to another disk."
+        )
+    if _MISFIT in text:
+        return ModelDamaged(
+            f"The weights of {label} don’t fit its config.json: tensors are missing or have other shapes."
         )
     if isinstance(cause, ImportError) or any(word in low for word in _UNSUPPORTED):
         return UnsupportedModel(f"{label} can't be run: {first}")
