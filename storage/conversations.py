@@ -19,6 +19,7 @@ from storage.database import Database
 from storage.owners import Owners
 from storage.transfer import exporting, importing
 from storage.transfer.fader_json import Whole
+from storage.tree import Trashed
 
 
 class Store:
@@ -49,13 +50,11 @@ class Store:
         conversation: Conversation,
         messages: Sequence[Message] = (),
         traces: Mapping[str, bytes] = EMPTY,
-        trashed_with: Mapping[str, str] = EMPTY,
+        trash: Mapping[str, Trashed] = EMPTY,
     ) -> None:
         """Keep a whole conversation in one transaction: its messages (parents first) with their runs as they ended, and traces by
         run id; raises RefusedInput when an id is taken."""
-        self._db.write(
-            partial(listing.add, conversation=conversation, messages=messages, traces=traces, trashed_with=trashed_with)
-        )
+        self._db.write(partial(listing.add, conversation=conversation, messages=messages, traces=traces, trash=trash))
 
     def conversation(self, conversation_id: str) -> Conversation:
         """One conversation, trashed or not; raises NotFound."""
@@ -223,7 +222,7 @@ class Store:
 
     def add(self, whole: Whole) -> None:
         """Keep a whole conversation in one transaction."""
-        self.add_conversation(whole.conversation, whole.messages, whole.traces, whole.trashed_with)
+        self.add_conversation(whole.conversation, whole.messages, whole.traces, whole.trash)
 
     def backup(self, file: Path) -> None:
         """Write a complete copy to a new file, at any time; raises RefusedInput when it exists, StoreError."""

@@ -13,6 +13,7 @@ from storage import messages as tree
 from storage.keys import free_conversation_key
 from storage.query import parse
 from storage.rows import clean, conversation_of, dump, optional_stamp, stamp
+from storage.tree import Trashed
 
 
 def add(
@@ -20,7 +21,7 @@ def add(
     conversation: Conversation,
     messages: Sequence[Message],
     traces: Mapping[str, bytes] = EMPTY,
-    trashed_with: Mapping[str, str] = EMPTY,
+    trash: Mapping[str, Trashed] = EMPTY,
 ) -> None:
     """Add a conversation with its messages (see ``messages.add_whole``)."""
     key = free_conversation_key(db, conversation.created_at)
@@ -42,7 +43,7 @@ def add(
         ),
     )
     index.add_title(db, key, clean(conversation.title))
-    tree.add_whole(db, key, messages, traces, trashed_with)
+    tree.add_whole(db, key, messages, traces, trash)
 
 
 def get(db: sqlite3.Connection, conversation_id: str) -> Conversation:

@@ -12,7 +12,7 @@ from app.errors import NotFound, RefusedInput
 from storage import index, runs
 from storage.keys import free_message_key
 from storage.rows import RUN_COLUMNS, RUN_JOINS, Row, clean, message_of, optional_stamp, run_of, stamp
-from storage.tree import Node, Tree
+from storage.tree import Node, Trashed, Tree
 
 
 def conversation_row(db: sqlite3.Connection, conversation_id: str) -> Row:
@@ -26,9 +26,9 @@ def conversation_row(db: sqlite3.Connection, conversation_id: str) -> Row:
 def tree(db: sqlite3.Connection, conversation: int) -> Tree:
     """The skeleton of a conversation's tree."""
     rows = db.execute(
-        "SELECT key, id, parent, trashed_at, trashed_with FROM messages WHERE conversation = ?", (conversation,)
+        "SELECT key, id, parent, trashed_at IS NOT NULL FROM messages WHERE conversation = ?", (conversation,)
     )
-    return Tree.of(Node(key, id_, parent, at is not None, with_) for key, id_, parent, at, with_ in rows)
+    return Tree.of(Node(key, id_, parent, bool(trashed)) for key, id_, parent, trashed in rows)
 
 
 def begin(db: sqlite3.Connection, messages: Sequence[Message], run: Run, owner: str) -> None:
@@ -87,10 +87,10 @@ def add_whole(
     conversation: int,
     messages: Sequence[Message],
     traces: Mapping[str, bytes],
-    trashed_with: Mapping[str, str] = EMPTY,
+    trash: Mapping[str, Trashed] = EMPTY,
 ) -> None:
     """Add a conversation's messages as they are, parents first, with runs that have ended. ``traces`` by run id;
-    ``trashed_with``: by id of a trashed message, the id of the one whose deletion took it along."""
+    ``trash``: by id of a trashed message, how it came there."""
     keys: dict[str, int] = {}
     for message in messages:
         parent = None if message.parent_id is None else keys.get(message.parent_id)
@@ -101,8 +101,11 @@ def add_whole(
             runs.insert(db, key, _ended(message.run), owner=None, trace=traces.get(message.run.id))
     for message in messages:
         if message.trashed_at is not None:
-            root = keys.get(trashed_with.get(message.id, message.id), keys[message.id])
-            db.execute("UPDATE messages SET trashed_with = ? WHERE key = ?", (root, keys[message.id]))
+            how = trash.get(message.id, Trashed(message.id))
+            db.execute(
+                "UPDATE messages SET trashed_with = ?, shown_before = ?, shown_instead = ? WHERE key = ?",
+                (keys.get(how.root_id, keys[message.id]), how.shown_before, how.shown_instead, keys[message.id]),
+            )
     index.add(db, keys.values())
 
 
@@ -133,18 +136,23 @@ def branch(db: sqlite3.Connection, conversation_id: str, leaf_id: str | None) ->
     )
 
 
-def whole(db: sqlite3.Connection, conversation_id: str) -> tuple[tuple[Message, ...], Mapping[str, str]]:
-    """All messages of a conversation, trashed ones too, parents first and with their parents as stored, and for trashed ones the
-    id of the message whose deletion took them along: what ``add_whole`` takes."""
-    skeleton = tree(db, conversation_row(db, conversation_id)["key"])
+def whole(db: sqlite3.Connection, conversation_id: str) -> tuple[tuple[Message, ...], Mapping[str, Trashed]]:
+    """All messages of a conversation, trashed ones too, parents first and with their parents as stored, and how the trashed ones
+    came into the trash: what ``add_whole`` takes."""
+    key = conversation_row(db, conversation_id)["key"]
+    skeleton = tree(db, key)
     loaded = _load(db, list(skeleton.nodes), conversation_id, skeleton)
     nodes = skeleton.nodes
     messages = tuple(
         replace(loaded[key], parent_id=None if node.parent is None else nodes[node.parent].id)
         for key, node in nodes.items()
     )
-    roots = ((node.id, nodes.get(node.trashed_with or 0)) for node in nodes.values())
-    return messages, {id_: root.id for id_, root in roots if root is not None}
+    rows = db.execute(
+        """SELECT m.id, coalesce(r.id, m.id), m.shown_before, m.shown_instead FROM messages m
+           LEFT JOIN messages r ON r.key = m.trashed_with WHERE m.conversation = ? AND m.trashed_at IS NOT NULL""",
+        (key,),
+    )
+    return messages, {id_: Trashed(*how) for id_, *how in rows}
 
 
 def leaf_under(db: sqlite3.Connection, message_id: str) -> str:

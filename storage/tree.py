@@ -19,7 +19,16 @@ class Node:
     id: str
     parent: int | None
     trashed: bool = False
-    trashed_with: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Trashed:
+    """How a message came into the trash: the message whose deletion took it along, and, on that one, the shown leaf that the
+    deletion replaced and by which."""
+
+    root_id: str
+    shown_before: str | None = None
+    shown_instead: str | None = None
 
 
 @dataclass(frozen=True)

@@ -53,10 +53,10 @@ def _all(db: sqlite3.Connection, form: ExportFormat) -> list[str]:
 
 
 def _whole(db: sqlite3.Connection, conversation_id: str) -> fader_json.Whole:
-    everything, trashed_with = messages.whole(db, conversation_id)
+    everything, trash = messages.whole(db, conversation_id)
     found = ((message.run.id, runs.trace(db, message.run.id)) for message in everything if message.run)
     traces = {run_id: data for run_id, data in found if data is not None}
-    return fader_json.Whole(listing.get(db, conversation_id), everything, traces, trashed_with)
+    return fader_json.Whole(listing.get(db, conversation_id), everything, traces, trash)
 
 
 def form_of(file: Path) -> ExportFormat:

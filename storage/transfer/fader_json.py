@@ -17,6 +17,7 @@ from typing import TypeVar
 from app.conversation import EMPTY, Conversation, FinishReason, Json, Message, Role, Run, RunStatus, Stats
 from storage.rows import dump
 from storage.transfer.values import Unreadable, moment, need, optional
+from storage.tree import Trashed
 
 _Named = TypeVar("_Named", bound=StrEnum)
 
@@ -31,7 +32,7 @@ class Whole:
     conversation: Conversation
     messages: Sequence[Message]
     traces: Mapping[str, bytes] = EMPTY
-    trashed_with: Mapping[str, str] = EMPTY
+    trash: Mapping[str, Trashed] = EMPTY
 
 
 def head(exported_at: datetime) -> str:
@@ -77,7 +78,7 @@ def _message(message: Message, whole: Whole) -> dict[str, Json]:
     }
     if message.trashed_at is not None:
         told["trashed_at"] = message.trashed_at.isoformat()
-        told["trashed_with"] = whole.trashed_with.get(message.id, message.id)
+        told["trash"] = asdict(whole.trash.get(message.id, Trashed(message.id)))
     if message.run is not None:
         told["run"] = _run(message.run, whole.traces.get(message.run.id))
     return told
@@ -130,15 +131,23 @@ def read(told: Json) -> Whole:
     )
     messages = []
     traces: dict[str, bytes] = {}
-    trashed_with: dict[str, str] = {}
+    trash: dict[str, Trashed] = {}
     for part in need(told.get("messages"), list, "messages"):
         message = _read_message(need(part, dict, "a message"), conversation.id, traces)
         messages.append(message)
         if message.trashed_at is not None:
-            trashed_with[message.id] = need(part.get("trashed_with"), str, "trashed_with")
+            trash[message.id] = _trashed(need(part.get("trash"), dict, "trash"))
     if conversation.shown_leaf is not None and conversation.shown_leaf not in {message.id for message in messages}:
         raise Unreadable("shown_leaf is no message of it")
-    return Whole(conversation, messages, traces, trashed_with)
+    return Whole(conversation, messages, traces, trash)
+
+
+def _trashed(told: Mapping[str, Json]) -> Trashed:
+    return Trashed(
+        need(told.get("root_id"), str, "root_id"),
+        optional(told.get("shown_before"), str, "shown_before"),
+        optional(told.get("shown_instead"), str, "shown_instead"),
+    )
 
 
 def _id(value: Json, what: str) -> str:

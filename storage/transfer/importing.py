@@ -41,8 +41,8 @@ _FORMS: tuple[Form, ...] = (chatgpt, open_webui, llama_cpp, sharegpt, text_gener
 Read: TypeAlias = Callable[[], tuple[Whole, str]]
 """Reads a part into a conversation, with a note about what was left out; raises Unreadable."""
 
-Parsed: TypeAlias = tuple[str, Read]
-"""The name of a part's format, and what reads it."""
+Parsed: TypeAlias = tuple[str, str, Read]
+"""A part's format, its title as far as that can be seen, and what reads it."""
 
 
 class Target(Protocol):
@@ -63,13 +63,13 @@ def import_file(file: Path, target: Target) -> ImportReport:
     names: dict[str, None] = {}
     broken = ""
     with translated(file):
-        for name, read in _parts(file):
+        for name, title, read in _parts(file):
             names[name] = None
             try:
-                items.append(_failed("", broken) if broken else _import_one(read, target))
+                items.append(_failed(title, broken) if broken else _import_one(title, read, target))
             except StoreError as error:
                 broken = f"not tried: {error}"
-                items.append(_failed("", str(error)))
+                items.append(_failed(title, str(error)))
     return ImportReport(", ".join(names), tuple(items))
 
 
@@ -81,8 +81,7 @@ _DEFECTS = (Unreadable, RefusedInput, ValueError, TypeError, KeyError, Attribute
 """What foreign data can cause while it is read; none of them leaves anything behind."""
 
 
-def _import_one(read: Read, target: Target) -> ImportItem:
-    title = ""
+def _import_one(title: str, read: Read, target: Target) -> ImportItem:
     try:
         whole, note = read()
         title = whole.conversation.title
@@ -106,7 +105,7 @@ def _broken(reason: str) -> Parsed:
     def read() -> tuple[Whole, str]:
         raise Unreadable(reason)
 
-    return "unreadable", read
+    return "unreadable", "", read
 
 
 def _parts(file: Path) -> Iterator[Parsed]:
@@ -168,7 +167,7 @@ def _fader_lines(lines: Iterable[bytes]) -> Iterator[Parsed]:
 
 
 def _fader(told: Json) -> Parsed:
-    return fader_json.NAME, lambda: (fader_json.read(told), "")
+    return fader_json.NAME, _title(told), lambda: (fader_json.read(told), "")
 
 
 def _document(data: bytes) -> Iterator[Parsed]:
@@ -221,7 +220,17 @@ def _recognised(item: Json) -> Parsed:
     form = next((form for form in _FORMS if form.recognise(item)), None)
     if form is None:
         return _broken(f"it is in none of the formats {', '.join(one.NAME for one in _FORMS)} and {fader_json.NAME}")
-    return form.NAME, lambda: _drafted(form, item)
+    return form.NAME, _title(item), lambda: _drafted(form, item)
+
+
+def _title(item: Json) -> str:
+    """What a part calls itself, in any of the formats."""
+    for told in (item, item.get("conv"), item.get("chat")) if isinstance(item, dict) else ():
+        if isinstance(told, dict):
+            for name in ("title", "name"):
+                if isinstance(told.get(name), str):
+                    return str(told[name])
+    return ""
 
 
 def _drafted(form: Form, item: Json) -> tuple[Whole, str]:
