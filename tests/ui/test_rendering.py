@@ -130,7 +130,7 @@ def test_a_reply_looks_the_same_at_every_moment_as_when_it_is_finished(parts: li
     at = 0
     while at < len(text):
         step = rng.randint(1, 3)
-        before = renderer.blocks[: renderer.final]
+        before = list(renderer.blocks)
         first = renderer.feed(text[at : at + step])
         at += step
         assert renderer.blocks[:first] == before[:first], "a block that was said to be unchanged has changed"
