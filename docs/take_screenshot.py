@@ -1,4 +1,4 @@
-"""Takes the README's screenshot from a running Fader: asks a question in a real browser and waits for the whole reply.
+"""Takes the README's screenshot from a running Fader: asks in a real browser and waits for the whole replies.
 
 Start ``fader run --no-browser`` with an empty FADER_HOME, then run this with the address it prints.
 """
@@ -12,9 +12,13 @@ from pathlib import Path
 from playwright.sync_api import Page, expect, sync_playwright
 
 TARGET = Path(__file__).parent / "images" / "screenshot.png"
-QUESTION = "What is the capital of France? Answer in one sentence, then list three famous sights there."
+QUESTIONS = (
+    "Write a haiku about the sea.",
+    "Why is the sky blue?",
+    "What is the capital of France? Then list three famous sights there.",
+)
 FLAGS = ["--no-sandbox", "--disable-gpu", "--no-first-run", "--disable-background-networking", "--disable-sync"]
-MINUTES = 60_000
+MINUTE = 60_000
 
 
 def arguments() -> argparse.Namespace:
@@ -22,20 +26,19 @@ def arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("address", nargs="?", default="http://127.0.0.1:7860/")
     parser.add_argument("--output", type=Path, default=TARGET)
-    parser.add_argument("--question", default=QUESTION)
+    parser.add_argument("--question", action="append", help="may be given several times, each in a chat of its own")
     parser.add_argument("--dark", action="store_true")
     parser.add_argument("--size", default="1440x900", help="width x height of the window; 390x844 is a phone")
     return parser.parse_args()
 
 
-def converse(page: Page, address: str, question: str) -> None:
-    """Open the page, wait for the model, ask, and wait until the reply has ended."""
-    page.goto(address)
-    expect(page.locator("#model-status")).to_have_attribute("data-state", "ready", timeout=5 * MINUTES)
+def ask(page: Page, question: str) -> None:
+    """Ask in a new chat and wait until the reply has ended."""
+    page.locator("#new-chat").click()
     page.locator("#prompt textarea").fill(question)
     page.locator("#prompt textarea").press("Enter")
-    expect(page.locator("#reply-stats").last).to_be_visible(timeout=5 * MINUTES)
-    expect(page.locator("#stop")).to_be_hidden(timeout=MINUTES)
+    expect(page.locator("#reply-stats").last).to_be_visible(timeout=5 * MINUTE)
+    expect(page.locator("#stop")).to_be_hidden(timeout=MINUTE)
 
 
 def main() -> None:
@@ -50,7 +53,10 @@ def main() -> None:
             color_scheme="dark" if wanted.dark else "light",
             reduced_motion="reduce",
         )
-        converse(page, wanted.address, wanted.question)
+        page.goto(wanted.address)
+        expect(page.locator("#model-status")).to_have_attribute("data-state", "ready", timeout=5 * MINUTE)
+        for question in wanted.question or QUESTIONS:
+            ask(page, question)
         page.screenshot(path=wanted.output)
         browser.close()
     print(f"Saved {wanted.output}")
