@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+import torch
 
 from app.models.loading import LoadedModel, load_model, unload
 from app.settings import Settings
@@ -30,6 +31,15 @@ def builtin(model_cache: Path, tmp_path_factory: pytest.TempPathFactory) -> Iter
     loaded = load_model("builtin", Settings(cache=model_cache, home=tmp_path_factory.mktemp("home")))
     yield loaded
     unload(loaded)
+
+
+@pytest.fixture(autouse=True)
+def one_thread() -> Iterator[None]:
+    """Tiny models are quicker on one thread, by far so on a busy machine."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
 
 
 @pytest.fixture

