@@ -42,15 +42,20 @@ class Arguments:
         return StoppingCriteriaList(criteria)
 
     def processors(self, prompt: Prompt, config: GenerationConfig) -> LogitsProcessorList:
-        """The form that the reply must obey. Raises BadParameter."""
+        """The token that the reply must begin with, and the form that it must obey. Raises BadParameter."""
         from transformers import LogitsProcessorList
 
-        if self.values["output_format"] is None:
-            return LogitsProcessorList()
+        from app.engine.exact import ForcedFirstToken
+
+        processors: list[Any] = []
         given, start = self._given(prompt)
-        eos: Any = config.eos_token_id or ()
-        forms = self.beside.forms(self.loaded)
-        return LogitsProcessorList([forms.processor(self.values["output_format"], tuple(eos), given, start)])
+        if config.forced_bos_token_id is not None and not given and not self.loaded.facts.is_encoder_decoder:
+            processors.append(ForcedFirstToken(config.forced_bos_token_id, start))
+        if self.values["output_format"] is not None:
+            eos: Any = config.eos_token_id or ()
+            forms = self.beside.forms(self.loaded)
+            processors.append(forms.processor(self.values["output_format"], tuple(eos), given, start))
+        return LogitsProcessorList(processors)
 
     def _given(self, prompt: Prompt) -> tuple[Sequence[int], int]:
         """The tokens that the reply begins with, and their position in what the (decoding) model reads."""

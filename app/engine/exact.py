@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from transformers import LogitsProcessorList
+from transformers import LogitsProcessor, LogitsProcessorList
 from transformers import TopKLogitsWarper as LibrarysTopK
 
 if TYPE_CHECKING:
@@ -25,6 +25,23 @@ class TopKLogitsWarper(LibrarysTopK):
         room = k - above.sum(dim=-1, keepdim=True)
         kept = above | (tied & (tied.cumsum(dim=-1) <= room))
         return scores.masked_fill(~kept, self.filter_value)
+
+
+class ForcedFirstToken(LogitsProcessor):
+    """forced_bos_token_id where the library's own processor does nothing: it waits for a sequence of one token, and a model without
+    an encoder has read a whole prompt by then."""
+
+    def __init__(self, token: int, start: int) -> None:
+        self._token = token
+        self._start = start
+
+    def __call__(self, input_ids: torch.Tensor, scores: torch.Tensor) -> torch.Tensor:
+        """``scores``: [batch, vocabulary]; at the reply's first position a new tensor that leaves one token."""
+        if input_ids.shape[1] != self._start:
+            return scores
+        forced = scores.new_full(scores.shape, float("-inf"))
+        forced[:, self._token] = 0.0
+        return forced
 
 
 def exact(processors: LogitsProcessorList) -> LogitsProcessorList:

@@ -177,6 +177,9 @@ ROWS: tuple[Parameter, ...] = (
         group=Group.LOGITS,
         kind="watermark",
         control="form",
+        applies="always; SynthID with num_beams 1",
+        applies_when=rules.watermark,
+        conflicts_with=("num_beams",),
         help="Marks the reply statistically so that a detector with the same settings recognizes it: a random green share of "
         "the vocabulary is favoured (greenlist), or draws follow secret keys (synthid).",
         paper="2306.04634",

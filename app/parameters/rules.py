@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from importlib.util import find_spec
+from os import environ
+from shutil import which
 
 from app.conversation import Json
 from app.models.facts import ModelFacts
@@ -59,6 +61,13 @@ def _stateful_processor(values: Values) -> str | None:
 
 def _synthid(config: Json) -> bool:
     return isinstance(config, dict) and config.get("kind") == "synthid"
+
+
+def watermark(values: Values, _facts: ModelFacts) -> str | None:
+    """The tournament of a SynthID watermark keeps a history per sequence, and beams change places."""
+    if values["num_beams"] > 1 and _synthid(values["watermarking_config"]):
+        return "the SynthID watermark follows one reply token by token, and beams change places (num_beams above 1)"
+    return None
 
 
 def with_draft(values: Values, facts: ModelFacts) -> str | None:
@@ -214,9 +223,19 @@ def max_length_counts(values: Values, _facts: ModelFacts) -> str | None:
 
 def compilable(values: Values, facts: ModelFacts) -> str | None:
     """What decides whether the forward pass is compiled at all."""
-    return static_cache(values, facts) or (
-        "compilation is switched off (disable_compile)" if values["disable_compile"] else None
-    )
+    if reason := static_cache(values, facts):
+        return reason
+    if values["disable_compile"]:
+        return "compilation is switched off (disable_compile)"
+    return _compiler_missing(values["compile_config"], facts)
+
+
+def _compiler_missing(config: Json, facts: ModelFacts) -> str | None:
+    """torch's own backend writes C++ where there is no graphics card, and cannot do without a compiler."""
+    writes_cpp = isinstance(config, dict) and config.get("backend") == "inductor" and facts.device == "cpu"
+    if not writes_cpp or any(map(which, (environ.get("CXX") or "g++", "g++", "clang++", "c++", "cl"))):
+        return None
+    return "torch's compiler needs a C++ compiler (g++ or clang++), and none is installed"
 
 
 def never(_values: Values, _facts: ModelFacts) -> str | None:

@@ -210,7 +210,11 @@ def to_compile(value: Json) -> dict[str, Json]:
     given = to_object(value)
     _known(given, _COMPILE)
     full = {**_COMPILE, **given}
-    if full["mode"] not in COMPILE_MODES:
+    if full["options"] is not None and given.get("mode") is None:
+        full["mode"] = None  # a mode is a set of options, so torch takes one or the other
+    elif full["options"] is not None:
+        _refuse("mode and options exclude each other")
+    elif full["mode"] not in COMPILE_MODES:
         _refuse(f"mode {shown(full['mode'])} is not one of {', '.join(COMPILE_MODES)}")
     return {
         "backend": _filled(full["backend"]),

@@ -21,12 +21,13 @@ from app.engine.events import Ended
 from app.engine.inside import Inside
 from app.engine.run import LiveRun, RunRequest
 from app.models.loading import LoadedModel, load_model
-from app.models.options import LoadOptions
+from app.models.options import LoadOptions, Quantization
 from app.settings import Settings
 from tests.models.tiny import tiny_llama, tiny_t5, tiny_tokenizer
 
 PLAIN: dict[str, Any] = {"seed": 1, "max_new_tokens": 12}
 GREEDY: dict[str, Any] = {"temperature": 0}
+PRECISE = Quantization("none", compute_dtype="float32")
 UNSET = object()
 """Takes a setting of ``PLAIN`` away again."""
 OPEN: dict[str, Any] = {"do_sample": True, "temperature": 1.0, "top_k": 0, "top_p": 1.0}
@@ -169,6 +170,12 @@ def llama(folders: Path, shared_cache: Path) -> LoadedModel:
 
 
 @pytest.fixture(scope="session")
+def precise_llama(folders: Path, shared_cache: Path) -> LoadedModel:
+    """The same weights in float32: other ways of computing the same give the same tokens."""
+    return load(tiny_llama(folders / "llama-precise"), shared_cache, quantization=PRECISE)
+
+
+@pytest.fixture(scope="session")
 def eager_llama(folders: Path, shared_cache: Path) -> LoadedModel:
     """The same weights, loaded so that attention weights exist."""
     return load(tiny_llama(folders / "llama-eager"), shared_cache, attention="eager")
@@ -205,6 +212,11 @@ def foreigner(folders: Path, shared_cache: Path) -> LoadedModel:
 def lab(llama: LoadedModel) -> Iterator[Lab]:
     """The tiny llama alone."""
     yield from laboratory(llama=llama)
+
+
+@pytest.fixture(scope="session")
+def precise(precise_llama: LoadedModel) -> Iterator[Lab]:
+    yield from laboratory(precise=precise_llama)
 
 
 @pytest.fixture(scope="session")
