@@ -105,8 +105,15 @@ def _render_source(tokenizer: PreTrainedTokenizerBase, messages: Sequence[Messag
     texts = [system_prompt] if system_prompt else []
     texts += [m.content for m in messages]
     text = "\n".join(texts)
-    literal = encode_literal(tokenizer, text)
-    return Prompt(tuple(tokenizer.build_inputs_with_special_tokens(literal) or literal), text)
+    before, after = _frame(tokenizer)
+    return Prompt((*before, *encode_literal(tokenizer, text), *after), text)
+
+
+def _frame(tokenizer: PreTrainedTokenizerBase) -> tuple[list[int], list[int]]:
+    """The special tokens that the tokenizer puts before and behind a text."""
+    plain, framed = (list(tokenizer("x", add_special_tokens=on)["input_ids"]) for on in (False, True))
+    start = next((i for i in range(len(framed)) if framed[i : i + len(plain)] == plain), 0)
+    return framed[:start], framed[start + len(plain) :]
 
 
 def _apply_template(tokenizer: PreTrainedTokenizerBase, turns: list[Turn]) -> tuple[str, tuple[str, ...]]:
