@@ -10,10 +10,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from app.conversation import EMPTY, Conversation, Json, Message, Role, Run, new_id, now
+from app.conversation import EMPTY, Conversation, Json, Message, Role, Run, RunStatus, new_id, now
 from app.engine.engine import MESSAGE_NO_MODEL
 from app.engine.run import LiveRun, RunRequest
-from app.errors import NoModel, NotFound, RefusedInput
+from app.errors import NoModel, NotFound, RefusedInput, RunFailed
+from app.insight.replay import Replay, compare, request_for
 from app.parameters.validate import validate
 from app.recorder import Recorder
 from app.titles import suggest_title
@@ -146,6 +147,20 @@ class Chat:
             messages.append(Message(new_id(), conversation.id, parent, Role.USER, text))
         system = conversation.system_prompt if system_prompt is None else system_prompt
         return desk.preview(messages, system_prompt=system, prefix=prefix, requested=self._checked(requested))
+
+    def replay(self, run_id: str, *, model: str | None = None) -> LiveRun:
+        """Run a stored reply again, beside every conversation: nothing is stored. ``check_replay`` tells what came of it.
+
+        Raises NotFound, and RefusedInput for a run that never reached the model.
+        """
+        return self.engine.submit(request_for(self.store.run(run_id), model))
+
+    def check_replay(self, run_id: str, replayed: LiveRun, timeout: float | None = None) -> Replay:
+        """Wait for a replay's end and hold it against the stored run. Raises RunFailed, TimeoutError."""
+        ended = replayed.result(timeout)
+        if ended.run.status is RunStatus.FAILED:
+            raise RunFailed(ended.run.error or "The replay failed.")
+        return compare(self.store.run(run_id), self.store.trace(run_id), ended)
 
     def stop(self, run_id: str) -> bool:
         """End a run's computation; False when no such run is alive."""

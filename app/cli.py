@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import sys
 from contextlib import contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -134,6 +135,93 @@ def ask(
         if as_json:
             print_json(command.as_json(started, ended, name))
         command.raise_if_failed(ended)
+
+
+@app.command()
+def replay(
+    run_id: Annotated[str, typer.Argument(metavar="RUN")], *, model: ModelName = None, as_json: AsJson = False
+) -> None:
+    """Run a stored reply again from its prompt, parameters and seed, and say whether it comes out the same."""
+    from app.commands import keeping
+
+    with exit_codes(), chat_of(Settings()) as chat:
+        stored = chat.store.run(run_id)
+        name = model or stored.model_fingerprint.get("name") or chat.settings.model
+        result = chat.check_replay(run_id, chat.replay(run_id, model=name))
+        if as_json:
+            print_json(result.as_json())
+        else:
+            typer.echo(keeping.replay_sentence(result))
+
+
+@app.command()
+def search(query: Annotated[str, typer.Argument()], *, limit: int = 20, as_json: AsJson = False) -> None:
+    """Find conversations by words and filters (model:, after:, before:, has:error, param:temperature>1)."""
+    from app.commands import keeping
+
+    with exit_codes(), _store_only() as store:
+        found = store.conversations(query, limit=limit)
+        if as_json:
+            print_json([keeping.hit_json(hit) for hit in found.hits])
+        else:
+            typer.echo(keeping.hit_lines(found))
+
+
+@app.command("export")
+def export_(
+    file: Annotated[Path, typer.Argument(help="Ends in .json (lossless), .md, .html or .jsonl.")],
+    ids: Annotated[list[str] | None, typer.Argument(metavar="[ID]…", help="All when none is given.")] = None,
+    *,
+    as_json: AsJson = False,
+) -> None:
+    """Write conversations to a file."""
+    with exit_codes(), _store_only() as store:
+        store.export_file(file, ids or None)
+        _done({"file": str(file), "conversations": ids or "all"}, f"Exported to {file}.", as_json=as_json)
+
+
+@app.command("import")
+def import_(file: Annotated[Path, typer.Argument()], *, as_json: AsJson = False) -> None:
+    """Add the conversations of a file (Fader, ChatGPT, Open WebUI, text-generation-webui, llama.cpp, ShareGPT)."""
+    from app.commands import keeping
+
+    with exit_codes(), _store_only() as store:
+        report = store.import_file(file)
+        _done(report.as_json(), keeping.import_lines(report), as_json=as_json)
+
+
+@app.command()
+def backup(file: Annotated[Path, typer.Argument()], *, as_json: AsJson = False) -> None:
+    """Copy the database to a new file, also while Fader is running."""
+    with exit_codes(), _store_only() as store:
+        store.backup(file)
+        _done({"file": str(file), "bytes": file.stat().st_size}, f"Backed up to {file}.", as_json=as_json)
+
+
+@app.command()
+def restore(file: Annotated[Path, typer.Argument()], *, as_json: AsJson = False) -> None:
+    """Put a backup in the place of the conversations, which are copied first."""
+    from storage import restore as put_back
+
+    with exit_codes():
+        notices = put_back(Settings().home, file)
+        _done({"file": str(file), "notices": list(notices)}, "\n".join(notices), as_json=as_json)
+
+
+@contextmanager
+def _store_only() -> Iterator[Store]:
+    store = make_store(Settings())
+    try:
+        yield store
+    finally:
+        store.close()
+
+
+def _done(value: Json, sentence: str, *, as_json: bool) -> None:
+    if as_json:
+        print_json(value)
+    else:
+        typer.echo(sentence)
 
 
 @app.command()

@@ -288,16 +288,17 @@ def _top_h(
 
 
 def _top_k(
-    weights: NDArray[np.float64], kept: NDArray[np.bool_], tail: _Tail, new: Setting, doubt: NDArray[np.bool_]
+    _weights: NDArray[np.float64], kept: NDArray[np.bool_], tail: _Tail, new: Setting, doubt: NDArray[np.bool_]
 ) -> None:
     if not new.top_k:
         return
     if new.top_k > kept.shape[1]:
         tail.cut(tail.size > new.top_k - kept.sum(axis=1))
         return
-    last = weights[:, new.top_k - 1 : new.top_k]
     enough = kept[:, new.top_k - 1]
-    out = (weights < last) & enough[:, None]
+    out = (np.arange(kept.shape[1]) >= new.top_k) & enough[
+        :, None
+    ]  # at most k, the lower ids first (app/engine/exact.py)
     doubt |= ~enough & (tail.size > 0)
     _decide(kept, tail, ~out, out, np.zeros_like(doubt), enough, doubt)
 
@@ -399,7 +400,8 @@ def _below(
 def _surprise(p: NDArray[np.float64]) -> NDArray[np.float64]:
     """-p log p, 0 for p = 0."""
     with np.errstate(divide="ignore", invalid="ignore"):
-        return np.nan_to_num(-p * np.log(p))
+        terms: NDArray[np.float64] = np.nan_to_num(-p * np.log(p))
+    return terms
 
 
 def _entropy(
@@ -416,11 +418,13 @@ def _entropy(
         peak = np.nan_to_num(np.log(tail.largest), neginf=0.0)
 
         def least(s: NDArray[np.float64]) -> NDArray[np.float64]:
-            return np.log(inside + s) - (own + s * peak) / (inside + s)
+            values: NDArray[np.float64] = np.log(inside + s) - (own + s * peak) / (inside + s)
+            return values
 
         def most(s: NDArray[np.float64]) -> NDArray[np.float64]:
             even = np.nan_to_num(s * np.log(s / np.maximum(tail.size, 1)), neginf=0.0)
-            return np.log(inside + s) - (own + even) / (inside + s)
+            values: NDArray[np.float64] = np.log(inside + s) - (own + even) / (inside + s)
+            return values
 
         turns = inside * (peak - 1) - own, np.maximum(tail.size, 1) * np.exp(own / np.maximum(inside, 1e-300))
         ends = [tail.low, tail.high]

@@ -10,6 +10,7 @@ from transformers import LogitsProcessorList
 from transformers.generation import logits_process as library
 
 from app.engine import sampling
+from app.engine.exact import exact
 from app.engine.trace import Trace, Tracer
 from app.insight.what_if import Setting
 
@@ -37,7 +38,7 @@ def stages(setting: Setting) -> Any:  # noqa: C901  (one line a parameter)
         made.append(library.EpsilonLogitsWarper(setting.epsilon_cutoff))
     if setting.eta_cutoff:
         made.append(library.EtaLogitsWarper(setting.eta_cutoff))
-    return made
+    return exact(made)
 
 
 @dataclass
