@@ -106,6 +106,7 @@ ROWS: tuple[Parameter, ...] = (
         control="switch",
         off=False,
         library_default=False,
+        conflicts_with=("exponential_decay_length_penalty",),
         help="Replaces NaN and infinite logits so that a damaged step doesn't end the reply with an error. Slower; it hides the "
         "damage rather than repairing it.",
     ),
@@ -114,8 +115,9 @@ ROWS: tuple[Parameter, ...] = (
         group=Group.LOGITS,
         kind="pair",
         control="pair",
-        applies="there is an end token",
-        applies_when=rules.ends_by_token,
+        applies="there is an end token, and remove_invalid_values is off",
+        applies_when=rules.growing_end,
+        conflicts_with=("remove_invalid_values",),
         help="[start, factor]: after start tokens the end token's score grows by factor to the power of the tokens since. Brings "
         "a reply to a close instead of cutting it.",
     ),

@@ -28,7 +28,7 @@ ROWS: tuple[Parameter, ...] = (
         minimum=1,
         maximum=16,
         step=1,
-        conflicts_with=("num_return_sequences", "prompt_lookup_num_tokens", "guidance_scale"),
+        conflicts_with=("num_return_sequences", "prompt_lookup_num_tokens", "guidance_scale", "watermarking_config"),
         streams=False,
         help="Keeps this many partial replies side by side and returns the one with the highest total score. Above 1 the reply "
         "appears only when it is complete, because until then it can still be replaced by another.",

@@ -115,6 +115,13 @@ def ends_by_token(values: Values, facts: ModelFacts) -> str | None:
     return "there is no end token (eos_token_id is empty)"
 
 
+def growing_end(values: Values, facts: ModelFacts) -> str | None:
+    """The end token's growth multiplies its score, and barred tokens must not have one."""
+    if values["remove_invalid_values"]:
+        return "remove_invalid_values gives barred tokens huge negative scores, which the growth would overflow"
+    return ends_by_token(values, facts)
+
+
 def with_cache(values: Values, _facts: ModelFacts) -> str | None:
     """For every choice of a cache."""
     return None if values["use_cache"] else "there is no cache (use_cache is off)"
@@ -231,7 +238,7 @@ def compilable(values: Values, facts: ModelFacts) -> str | None:
 
 
 def _compiler_missing(config: Json, facts: ModelFacts) -> str | None:
-    """torch's own backend writes C++ where there is no graphics card, and cannot do without a compiler."""
+    """The own backend of torch writes C++ where there is no graphics card, and cannot do without a compiler."""
     writes_cpp = isinstance(config, dict) and config.get("backend") == "inductor" and facts.device == "cpu"
     if not writes_cpp or any(map(which, (environ.get("CXX") or "g++", "g++", "clang++", "c++", "cl"))):
         return None

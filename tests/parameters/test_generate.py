@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import logging
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -25,10 +26,14 @@ SHORT = {"max_new_tokens": 6}
 WITHOUT_REFUSED = [row for row in TABLE if not row.refused and not row.own]
 
 
-@pytest.fixture(autouse=True)
-def quiet_library() -> None:
-    """The library logs hints about combinations that the resolution has already explained."""
+@pytest.fixture(autouse=True, scope="module")
+def quiet_and_single_threaded() -> Iterator[None]:
+    """The library logs hints about combinations that are explained already; threads cost more than so small a model gains."""
     logging.getLogger("transformers").setLevel(logging.ERROR)
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(threads)
 
 
 @pytest.fixture(scope="module")

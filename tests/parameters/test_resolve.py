@@ -219,6 +219,8 @@ CONFLICTS: list[tuple[dict[str, Json], str]] = [
     ({"output_logits": True, "return_dict_in_generate": False}, "return_dict_in_generate"),
     ({"output_attentions": True, "return_dict_in_generate": False}, "return_dict_in_generate"),
     ({"output_hidden_states": True, "return_dict_in_generate": False}, "return_dict_in_generate"),
+    ({"remove_invalid_values": True, "exponential_decay_length_penalty": [1, 1.5]}, "exponential_decay_length_penalty"),
+    ({"num_beams": 2, "watermarking_config": {"kind": "synthid"}}, "watermarking_config"),
     ({"cache_implementation": "static", "compile_config": {}, "disable_compile": True}, "compile_config"),
 ]
 
