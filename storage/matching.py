@@ -11,16 +11,20 @@ from itertools import pairwise
 from storage.index import RUN, normal
 from storage.query import Query, known
 
+_SHORTEST_BEGINNING = 2
+"""A single letter is a word in messages, not a beginning: as such it would match nearly all of them, and slowly."""
+
 _LISTABLE = 500
 """Up to so many sets of parameters are named in the expression; more are compared hit by hit."""
 
 
 @dataclass(frozen=True, slots=True)
 class Match:
-    """``words`` (FTS5 terms, all of which must hold) for titles and messages, ``filters`` for messages only. ``literal``:
+    """FTS5 terms, all of which must hold: ``titles`` for titles, ``words`` and ``filters`` for messages. ``literal``:
     case-folded texts that must occur as they are, because the index knows only their parts. ``documents``: keys of the
     effective parameters that are wanted, None for any."""
 
+    titles: tuple[str, ...]
     words: tuple[str, ...]
     filters: tuple[str, ...]
     literal: tuple[str, ...] = ()
@@ -29,7 +33,7 @@ class Match:
     @property
     def title(self) -> str:
         """The expression for titles; empty when there is no word to look for."""
-        return " AND ".join(self.words)
+        return " AND ".join(self.titles)
 
     @property
     def message(self) -> str:
@@ -44,16 +48,20 @@ class Match:
 def match(db: sqlite3.Connection, query: Query) -> Match:
     """The expressions of a query; parameter conditions are looked up among the parameters that runs really had."""
     pieces = [piece for word in query.words for piece in _pieces(word)]
-    words = tuple(
-        term for place, piece in enumerate(pieces) for term in _terms(piece, beginning=place == len(pieces) - 1)
-    )
+    last = len(pieces) - 1
+    titles = [term for place, piece in enumerate(pieces) for term in _terms(piece, beginning=place == last)]
+    words = [
+        term
+        for place, piece in enumerate(pieces)
+        for term in _terms(piece, beginning=place == last and len(piece) >= _SHORTEST_BEGINNING)
+    ]
     literal = tuple(piece.casefold() for piece in pieces if RUN.match(piece) and len(piece) > 2)
     filters = [f"flags : {quote(flag)}" for flag in query.flags] + [f"model : {quote(name)} *" for name in query.models]
     documents = _documents(db, query) if query.conditions else None
     if documents is not None:
         names = " OR ".join(quote(f"e{key}") for key in sorted(documents))
         filters.append(f"flags : ({names})" if 0 < len(documents) <= _LISTABLE else 'flags : "roleassistant"')
-    return Match(words, tuple(filters), literal, documents)
+    return Match(tuple(titles), tuple(words), tuple(filters), literal, documents)
 
 
 def quote(text: str) -> str:

@@ -9,7 +9,7 @@ from dataclasses import replace
 
 from app.conversation import EMPTY, Message, Run, RunStatus, ShownMessage, now
 from app.errors import NotFound, RefusedInput
-from storage import index, runs
+from storage import index, runs, tokens
 from storage.keys import free_message_key
 from storage.rows import RUN_COLUMNS, RUN_JOINS, Row, clean, message_of, optional_stamp, run_of, stamp
 from storage.tree import Node, Trashed, Tree
@@ -268,9 +268,10 @@ _LOAD = f"""
 def _load(db: sqlite3.Connection, keys: Sequence[int], conversation_id: str, skeleton: Tree) -> dict[int, Message]:
     """Messages with their runs by key; one query however many they are."""
     loaded = {}
+    known: tokens.Known = {}
     for row in db.execute(_LOAD, (json.dumps(list(keys)),)):
         parent = skeleton.parent(row["key"])
-        run = run_of(row, row["id"]) if row["run_key"] is not None else None
+        run = run_of(row, row["id"], tokens.load(db, row["key"], known)) if row["run_key"] is not None else None
         parent_id = None if parent is None else skeleton.nodes[parent].id
         loaded[row["key"]] = message_of(row, conversation_id, parent_id, run)
     return loaded

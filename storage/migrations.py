@@ -68,8 +68,8 @@ def conversations(db: Database) -> None:
 def runs(db: Database) -> None:
     """How each reply came about: one run per reply, so the message's key serves as the run's.
 
-    What many runs have in common stands in ``documents`` once. Token ids and traces are large and seldom read: tables of their
-    own. ``owner`` is the process that works on the run and NULL once it has ended.
+    What many runs have in common stands in ``documents`` once. Token ids (see ``tokens``) and traces are large: tables of
+    their own. ``owner`` is the process that works on the run and NULL once it has ended.
     """
     db.conn.execute("""
         CREATE TABLE documents (
@@ -101,6 +101,8 @@ def runs(db: Database) -> None:
     db.conn.execute("""
         CREATE TABLE run_tokens (
             message INTEGER PRIMARY KEY REFERENCES runs (message) ON DELETE CASCADE,
+            base INTEGER,
+            shared INTEGER NOT NULL,
             prompt_ids BLOB,
             output_ids BLOB
         )""")

@@ -101,7 +101,7 @@ def _copy_readable(source: Path, into: sqlite3.Connection) -> None:
                 "PRAGMA writable_schema = ON"
             )  # reads a file that is shorter than it says, and past broken entries
             db.row_factory = sqlite3.Row
-            db.text_factory = lambda data: data.decode(errors="replace")
+            db.text_factory = lambda data: data.rstrip(b"\0").decode(errors="replace")  # a missing page reads as zeros
             tables = {name for (name,) in _Reading(db, "SELECT name FROM sqlite_master WHERE type = 'table'")}
             for table in _TABLES:
                 if table in tables:
@@ -176,6 +176,8 @@ def _mend(db: sqlite3.Connection) -> None:
         UPDATE messages SET parent = NULL WHERE parent IS NOT NULL AND NOT EXISTS (
             SELECT 1 FROM messages p WHERE p.key = messages.parent AND p.key < messages.key
                 AND p.conversation = messages.conversation)""")
+    while db.execute("DELETE FROM run_tokens WHERE base NOT IN (SELECT message FROM run_tokens)").rowcount > 0:
+        pass  # what builds on a lost prompt is lost, and so on
     for column in ("fingerprint", "requested", "effective", "explained"):
         db.execute(f"UPDATE runs SET {column} = NULL WHERE {column} NOT IN (SELECT key FROM documents)")  # noqa: S608
 

@@ -1,23 +1,22 @@
-"""Rows to domain objects and back: the only place that knows how times, ids, JSON and token ids are stored.
+"""Rows to domain objects and back: the only place that knows how times and JSON are stored.
 
-Times are whole microseconds since 1970 in UTC. Token ids are zlib-compressed little-endian 64-bit integers. JSON that many
-runs share (parameters, explanations, fingerprints) is kept once in ``documents`` and referred to by key.
+Times are whole microseconds since 1970 in UTC. JSON that many runs share (parameters, explanations, fingerprints) is
+kept once in ``documents`` and referred to by key.
 """
 
 from __future__ import annotations
 
 import json
 import sqlite3
-import sys
-import zlib
-from array import array
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import asdict, fields
 from datetime import UTC, datetime, timedelta
+from functools import lru_cache
 from types import MappingProxyType
 from typing import Any
 
 from app.conversation import EMPTY, Conversation, FinishReason, Json, Message, Role, Run, RunStatus, Stats
+from storage.tokens import Tokens
 
 Row = sqlite3.Row
 
@@ -68,29 +67,10 @@ def _plain(value: object) -> Json:
     raise TypeError(f"{type(value).__name__} is not JSON")
 
 
+@lru_cache(maxsize=512)
 def load_mapping(text: str | None) -> Mapping[str, Json]:
-    """Stored JSON as a read-only mapping; None reads as empty."""
+    """Stored JSON as a read-only mapping; None reads as empty. Remembered, because many runs have the same."""
     return MappingProxyType(json.loads(text)) if text else EMPTY
-
-
-def pack_ids(ids: Sequence[int]) -> bytes | None:
-    """Token ids as stored; None for no ids."""
-    if not ids:
-        return None
-    numbers = array("q", ids)
-    if sys.byteorder == "big":
-        numbers.byteswap()
-    return zlib.compress(numbers.tobytes(), 1)
-
-
-def unpack_ids(data: bytes | None) -> tuple[int, ...]:
-    """The token ids that ``pack_ids`` stored."""
-    if data is None:
-        return ()
-    numbers = array("q", zlib.decompress(data))
-    if sys.byteorder == "big":
-        numbers.byteswap()
-    return tuple(numbers)
 
 
 def dump_stats(stats: Stats) -> str:
@@ -136,12 +116,11 @@ def message_of(row: Row, conversation_id: str, parent_id: str | None, run: Run |
 RUN_COLUMNS = """
     r.message AS run_key, r.id AS run_id, r.status, r.finish_reason, r.notes, r.seed, r.stats, r.error,
     r.created_at AS run_created_at, r.finished_at, r.owner,
-    f.body AS fingerprint, q.body AS requested, e.body AS effective, x.body AS explained, t.prompt_ids, t.output_ids
+    f.body AS fingerprint, q.body AS requested, e.body AS effective, x.body AS explained
 """
 """What ``run_of`` reads, of a query joined with ``RUN_JOINS``."""
 
 RUN_JOINS = """
-    LEFT JOIN run_tokens t ON t.message = r.message
     LEFT JOIN documents f ON f.key = r.fingerprint
     LEFT JOIN documents q ON q.key = r.requested
     LEFT JOIN documents e ON e.key = r.effective
@@ -149,8 +128,8 @@ RUN_JOINS = """
 """
 
 
-def run_of(row: Row, message_id: str) -> Run:
-    """A run from a row with ``RUN_COLUMNS``."""
+def run_of(row: Row, message_id: str, tokens: Tokens) -> Run:
+    """A run from a row with ``RUN_COLUMNS`` and its token ids."""
     seed = row["seed"]
     return Run(
         id=row["run_id"],
@@ -163,8 +142,8 @@ def run_of(row: Row, message_id: str) -> Run:
         explained=load_mapping(row["explained"]),
         notes=tuple(json.loads(row["notes"])),
         seed=None if seed is None else int(seed),
-        prompt_ids=unpack_ids(row["prompt_ids"]),
-        output_ids=unpack_ids(row["output_ids"]),
+        prompt_ids=tokens.prompt,
+        output_ids=tokens.output,
         stats=load_stats(row["stats"]),
         error=row["error"],
         created_at=moment(row["run_created_at"]),

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 
 from app.conversation import Json, Run, RunStatus, now
 from app.errors import NotFound
-from storage import index
+from storage import index, tokens
 from storage.rows import (
     RUN_COLUMNS,
     RUN_JOINS,
@@ -17,7 +17,6 @@ from storage.rows import (
     dump,
     dump_stats,
     optional_stamp,
-    pack_ids,
     run_of,
     stamp,
     storable_effective,
@@ -35,7 +34,7 @@ _UPDATE = f"UPDATE runs SET {', '.join(f'{name} = :{name}' for name in _COLUMNS)
 def insert(db: sqlite3.Connection, message: int, run: Run, *, owner: str | None, trace: bytes | None = None) -> None:
     """Add the run of a message. ``owner``: the process that works on it, None for one that has ended."""
     db.execute(_INSERT, _values(db, message, run, owner))
-    _keep_tokens(db, message, run)
+    tokens.save(db, message, run.prompt_ids, run.output_ids)
     _keep_trace(db, message, trace)
 
 
@@ -52,7 +51,7 @@ def finish(db: sqlite3.Connection, run: Run, content: str, trace: bytes | None) 
     message = _find(db, run.id)["message"]
     index.remove(db, [message])  # it is in the index if another process took this one for dead
     db.execute(_UPDATE, _values(db, message, run, None))
-    _keep_tokens(db, message, run)
+    tokens.save(db, message, run.prompt_ids, run.output_ids)
     _keep_trace(db, message, trace)
     db.execute("UPDATE messages SET content = ? WHERE key = ?", (clean(content), message))
     db.execute(
@@ -87,7 +86,7 @@ def get(db: sqlite3.Connection, run_id: str) -> Run:
     ).fetchone()
     if row is None:
         raise NotFound(f"There is no run {run_id}.")
-    return run_of(row, row["message_id"])
+    return run_of(row, row["message_id"], tokens.load(db, row["run_key"], {}))
 
 
 def trace(db: sqlite3.Connection, run_id: str) -> bytes | None:
@@ -135,14 +134,6 @@ def _document(db: sqlite3.Connection, value: Mapping[str, Json]) -> int | None:
     if row is not None:
         return int(row[0])
     return db.execute("INSERT INTO documents (digest, body) VALUES (?, ?)", (digest, body)).lastrowid
-
-
-def _keep_tokens(db: sqlite3.Connection, message: int, run: Run) -> None:
-    if run.prompt_ids or run.output_ids:
-        db.execute(
-            "INSERT OR REPLACE INTO run_tokens (message, prompt_ids, output_ids) VALUES (?, ?, ?)",
-            (message, pack_ids(run.prompt_ids), pack_ids(run.output_ids)),
-        )
 
 
 def _keep_trace(db: sqlite3.Connection, message: int, data: bytes | None) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from itertools import chain
 
 from app.store import Hit, Page
@@ -22,15 +22,25 @@ def answer(db: sqlite3.Connection, query: Query, *, trashed: bool, offset: int, 
     if wanted.documents == frozenset():
         return Page((), more=False)
     found: dict[int, int | None] = {}
-    for conversation, message in chain(
-        _titles(db, query, wanted, trashed=trashed), _messages(db, query, wanted, trashed=trashed)
-    ):
-        found.setdefault(conversation, message)
+    others: set[int] = set()
+    for conversation, message in chain(_titles(db, query, wanted), _messages(db, query, wanted)):
+        if conversation in found or conversation in others:
+            continue
+        if _is_trashed(db, conversation) != trashed:
+            others.add(conversation)
+            continue
+        found[conversation] = message
         if len(found) > offset + limit:
             break
     chosen = list(found.items())[offset : offset + limit]
     hits = tuple(_hit(db, query, conversation, message) for conversation, message in chosen)
     return Page(hits, more=len(found) > offset + limit)
+
+
+def _is_trashed(db: sqlite3.Connection, conversation: int) -> bool:
+    return bool(
+        db.execute("SELECT trashed_at IS NOT NULL FROM conversations WHERE key = ?", (conversation,)).fetchone()[0]
+    )
 
 
 def _hit(db: sqlite3.Connection, query: Query, conversation: int, message: int | None) -> Hit:
@@ -43,15 +53,15 @@ def _hit(db: sqlite3.Connection, query: Query, conversation: int, message: int |
 
 _TITLES = """
     SELECT c.key, c.title FROM title_search s CROSS JOIN conversations c ON c.key = s.rowid
-    WHERE title_search MATCH ? AND (c.trashed_at IS NOT NULL) = ? AND c.updated_at >= ? AND c.created_at < ?
+    WHERE title_search MATCH ? AND c.updated_at >= ? AND c.created_at < ?
     ORDER BY s.rowid DESC
 """
 
 
-def _titles(db: sqlite3.Connection, query: Query, wanted: Match, *, trashed: bool) -> Iterator[tuple[int, None]]:
+def _titles(db: sqlite3.Connection, query: Query, wanted: Match) -> Iterator[tuple[int, None]]:
     if not wanted.title:
         return
-    for key, title in db.execute(_TITLES, (wanted.title, trashed, query.after_stamp, query.before_stamp)):
+    for key, title in db.execute(_TITLES, (wanted.title, query.after_stamp, query.before_stamp)):
         if wanted.occurs_in(title) and _has_message(db, query, wanted, key):
             yield key, None
 
@@ -72,20 +82,20 @@ def _has_message(db: sqlite3.Connection, query: Query, wanted: Match, conversati
 
 
 _MESSAGES = """
-    SELECT m.key, m.conversation, c.trashed_at IS NOT NULL AS trashed
-    FROM message_search s CROSS JOIN messages m ON m.key = s.rowid CROSS JOIN conversations c ON c.key = m.conversation
-    WHERE message_search MATCH ? AND s.rowid BETWEEN ? AND ?
-    ORDER BY s.rowid DESC
+    SELECT m.conversation, m.key FROM message_search s CROSS JOIN messages m ON m.key = s.rowid
+    WHERE message_search MATCH ? AND s.rowid BETWEEN ? AND ? ORDER BY s.rowid DESC
 """
 
 
-def _messages(db: sqlite3.Connection, query: Query, wanted: Match, *, trashed: bool) -> Iterator[tuple[int, int]]:
+def _messages(db: sqlite3.Connection, query: Query, wanted: Match) -> Iterable[tuple[int, int]]:
+    """The conversations and keys of messages that match, newest first."""
     if not wanted.message:
-        yield from _punctuation(db, query, trashed=trashed)
-        return
-    for row in db.execute(_MESSAGES, (wanted.message, *query.keys)):
-        if row["trashed"] == trashed and _wanted(db, wanted, row["key"]) and _occurs(db, wanted, row["key"]):
-            yield row["conversation"], row["key"]
+        return _punctuation(db, query)
+    rows = db.execute(_MESSAGES, (wanted.message, *query.keys))
+    rows.row_factory = None  # plain tuples: a frequent word has thousands
+    if wanted.documents is None and not wanted.literal:
+        return rows
+    return (row for row in rows if _wanted(db, wanted, row[1]) and _occurs(db, wanted, row[1]))
 
 
 def _wanted(db: sqlite3.Connection, wanted: Match, message: int) -> bool:
@@ -104,12 +114,12 @@ def _occurs(db: sqlite3.Connection, wanted: Match, message: int) -> bool:
 
 
 _LITERAL = """
-    SELECT m.conversation, m.key, m.content FROM messages m JOIN conversations c ON c.key = m.conversation
-    WHERE m.indexed AND (c.trashed_at IS NOT NULL) = ? AND m.key BETWEEN ? AND ? ORDER BY m.key DESC LIMIT ?
+    SELECT m.conversation, m.key, m.content FROM messages m
+    WHERE m.indexed AND m.key BETWEEN ? AND ? ORDER BY m.key DESC LIMIT ?
 """
 
 
-def _punctuation(db: sqlite3.Connection, query: Query, *, trashed: bool) -> Iterator[tuple[int, int]]:
-    for conversation, key, content in db.execute(_LITERAL, (trashed, *query.keys, _NEAR)):
+def _punctuation(db: sqlite3.Connection, query: Query) -> Iterator[tuple[int, int]]:
+    for conversation, key, content in db.execute(_LITERAL, (*query.keys, _NEAR)):
         if all(word in content for word in query.words):
             yield conversation, key

@@ -46,7 +46,8 @@ def _start(text: str, match: int) -> int:
 
 def _marked(text: str, pattern: re.Pattern[str] | None) -> str:
     marked, last = "", 0
-    for match in pattern.finditer("".join(map(_fold, text))) if pattern else ():
+    folded = text.lower() if text.isascii() else "".join(map(_fold, text))
+    for match in pattern.finditer(folded) if pattern else ():
         marked += text[last : match.start()] + OPEN + text[match.start() : match.end()] + CLOSE
         last = match.end()
     return marked + text[last:]

@@ -130,8 +130,8 @@ def test_a_truncated_file_is_recovered_in_part(fader_home: Path) -> None:
     path = fader_home / DATABASE_NAME
     path.write_bytes(path.read_bytes()[: path.stat().st_size * 3 // 4])
     found, _ = _replies(fader_home)
-    assert found <= said
-    assert len(found) > len(said) / 3
+    assert all(any(whole.startswith(text) for whole in said) for text in found)  # a text may be cut where the file is
+    assert len(found & said) > len(said) / 3
 
 
 def test_wherever_a_file_is_damaged_it_opens_or_says_why(fader_home: Path) -> None:
