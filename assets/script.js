@@ -39,6 +39,7 @@
     svg.setAttribute("viewBox", "0 0 24 24");
     svg.setAttribute("aria-hidden", "true");
     svg.classList.add("svg-icon");
+    svg.dataset.iconName = name;
     const path = document.createElementNS("http://www.w3.org/2000/svg", "path");
     path.setAttribute("d", PATHS[name]);
     svg.append(path);
@@ -869,6 +870,6 @@
     document.body.classList.add("fader-ready");
     watchModel();
   }
-  window.fader = { openConversation, toast, api, shown };
+  window.fader = { openConversation, toast, api, shown, el, icon, menu, attempt };
   start();
 })();

@@ -20,7 +20,9 @@ class Actions:
 
     chat: Chat
 
-    def answer(self, asked: Mapping[str, Json], system_prompt: str, requested: Callable[[], Mapping[str, Json]]) -> Json:
+    def answer(
+        self, asked: Mapping[str, Json], system_prompt: str, requested: Callable[[], Mapping[str, Json]]
+    ) -> Json:
         """Carry out one request. Never raises: ``{"nonce", "conversation", "message", "run"}`` or ``{"nonce", "error"}``."""
         nonce = asked.get("nonce")
         try:

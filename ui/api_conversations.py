@@ -34,7 +34,9 @@ def router(chat: Chat) -> APIRouter:
 
     @routes.get("")
     def conversations(
-        q: str = "", page: Annotated[int, Query(ge=0)] = 0, trashed: bool = False  # noqa: FBT001, FBT002  (a query flag)
+        q: str = "",
+        page: Annotated[int, Query(ge=0)] = 0,
+        trashed: bool = False,  # noqa: FBT001, FBT002  (a query flag)
     ) -> Json:
         found = chat.store.conversations(q, trashed=trashed, offset=page * PAGE, limit=PAGE)
         return {"conversations": [hit_view(hit) for hit in found.hits], "more": found.more, "page": page}

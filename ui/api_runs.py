@@ -43,6 +43,13 @@ def _stored(chat: Chat, run_id: str) -> Json:
     """A run that isn't alive here: as it was stored. One that another Fader is writing shows what has been kept so far."""
     run = chat.store.run(run_id)
     message = chat.store.message(run.message_id)
-    view = {"seq": 0, "status": str(run.status), "detail": "", "segments": [], "notes": list(run.notes), "progress": None}
+    view = {
+        "seq": 0,
+        "status": str(run.status),
+        "detail": "",
+        "segments": [],
+        "notes": list(run.notes),
+        "progress": None,
+    }
     final = {"final": segments(message.content), "text": message.content, "run": run_view(run)}
     return {**view, **final, "done": run.status.final, "elsewhere": not run.status.final, "place": 0}

@@ -1,6 +1,6 @@
-"""LaTeX formulas in replies as MathML; the output is rebuilt from a list of allowed tags, so no formula can carry a script.
+r"""LaTeX formulas in replies as MathML; the output is rebuilt from a list of allowed tags, so no formula can carry a script.
 
-``\\(…\\)`` and ``\\[…\\]`` are read here; ``$…$`` and ``$$…$$`` by mdit-py-plugins. What latex2mathml can't read is shown as typed.
+``\(…\)`` and ``\[…\]`` are read here; ``$…$`` and ``$$…$$`` by mdit-py-plugins. What latex2mathml can't read is shown as typed.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ LONGEST = 4_000
 _MACROS = re.compile(r"\\(?:re|provide)?newcommand|\\providecommand|\\def\b|\\let\b|\\gdef\b|\\edef\b")
 _CLOSING = {"$$": "$$", "\\[": "\\]"}
 _TAGS = frozenset(
-    "math mrow mi mn mo mtext mspace ms mfrac msqrt mroot mstyle merror mpadded mphantom msub msup msubsup munder mover "
-    "munderover mmultiscripts mprescripts none mtable mtr mtd mlabeledtr menclose".split()
+    """math mrow mi mn mo mtext mspace ms mfrac msqrt mroot mstyle merror mpadded mphantom msub msup msubsup munder mover
+    munderover mmultiscripts mprescripts none mtable mtr mtd mlabeledtr menclose""".split()  # noqa: SIM905  (a list of words)
 )
 _ATTRIBUTES = frozenset(
-    "xmlns display mathvariant stretchy fence separator form lspace rspace minsize maxsize symmetric largeop movablelimits "
-    "accent accentunder linethickness width height depth voffset displaystyle scriptlevel columnalign rowalign columnlines "
-    "rowlines columnspacing rowspacing frame notation mathcolor mathbackground mathsize".split()
+    """xmlns display mathvariant stretchy fence separator form lspace rspace minsize maxsize symmetric largeop movablelimits
+    accent accentunder linethickness width height depth voffset displaystyle scriptlevel columnalign rowalign columnlines
+    rowlines columnspacing rowspacing frame notation mathcolor mathbackground mathsize""".split()  # noqa: SIM905  (the same)
 )
 _PLAIN_VALUE = re.compile(r"[\w#%.,+\-:/ ]*\Z")
 
@@ -99,7 +99,7 @@ def _inline_brackets(state: StateInline, silent: bool) -> bool:  # noqa: FBT001 
 
 
 def _display(state: StateBlock, start: int, end: int, silent: bool) -> bool:  # noqa: FBT001
-    """A line that begins with ``$$`` or ``\\[`` up to the one that ends with its counterpart.
+    r"""A line that begins with ``$$`` or ``\[`` up to the one that ends with its counterpart.
 
     A blank line before that means it is no formula. Without either, all that is there belongs to a formula still being written:
     decided otherwise, its lines would become other blocks that a reply on its way shows as final.

@@ -110,7 +110,9 @@ def _add_login(app: FastAPI, password: str, token: str) -> None:
 def _foreign(request: Request, hosts: frozenset[str] | None) -> Response | None:
     host = _name(request.headers.get("host", ""))
     if hosts is not None and host not in hosts:
-        return _refuse(f"This Fader does not answer to the name {host or 'without one'!r}.", HTTPStatus.MISDIRECTED_REQUEST)
+        return _refuse(
+            f"This Fader does not answer to the name {host or 'without one'!r}.", HTTPStatus.MISDIRECTED_REQUEST
+        )
     if request.method in {"GET", "HEAD"}:
         return None
     origin = request.headers.get("origin")

@@ -26,6 +26,7 @@ class Segment:
     seen: list[int] = field(default_factory=list)
 
     def feed(self, text: str, number: int) -> None:
+        """Add the text of event ``number``."""
         first = self.renderer.feed(text)
         self.seen[first:] = [number] * (len(self.renderer.blocks) - first)
 

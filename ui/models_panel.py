@@ -36,7 +36,7 @@ def build_models_panel(chat: Chat) -> None:
     unload.click(stop, None, None, api_visibility="private", show_progress="hidden")
 
 
-def _told(action: Callable[[], None]) -> None:
+def _told(action: Callable[[], object]) -> None:
     try:
         action()
     except FaderError as error:

@@ -54,7 +54,7 @@ def _image(_self: object, tokens: Sequence[Token], idx: int, _options: OptionsDi
 
 
 def normal(text: str) -> str:
-    """Line ends as ``\\n``. A ``\\r`` at the very end waits for what follows it."""
+    r"""Line ends as ``\n``. A ``\r`` at the very end waits for what follows it."""
     return text.removesuffix("\r").replace("\r\n", "\n").replace("\r", "\n")
 
 

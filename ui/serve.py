@@ -29,7 +29,7 @@ def serve(chat: Chat, settings: Settings, *, open_browser: bool = True) -> None:
     with listening_socket(settings.host, settings.port) as listener:
         port = listener.getsockname()[1]
         if port != settings.port:
-            print(f"Port {settings.port} is taken; using {port} instead.", flush=True)
+            _say(f"Port {settings.port} is taken; using {port} instead.")
         address = f"http://{_host_in_address(settings.host)}:{port}/"
         server = _Server(create_app(chat, settings), address, open_browser=open_browser)
         server.run(sockets=[listener])
@@ -57,6 +57,12 @@ def listening_socket(host: str, port: int) -> socket.socket:
     raise RefusedInput(message)
 
 
+def _say(line: str) -> None:
+    """On the terminal at once, also when it is a pipe."""
+    sys.stdout.write(line + "\n")
+    sys.stdout.flush()
+
+
 def _host_in_address(host: str) -> str:
     if host in {"0.0.0.0", "::"}:  # noqa: S104  (compared, not bound)
         return "127.0.0.1"
@@ -73,6 +79,6 @@ class _Server(uvicorn.Server):
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup(sockets)
-        print(f"Fader is at {self._address}", flush=True)
+        _say(f"Fader is at {self._address}")
         if self._open_browser:
             webbrowser.open(self._address)

@@ -20,12 +20,17 @@ TOPBAR = """
 <button type="button" class="icon" id="open-sidebar" aria-label="Conversations" title="Conversations" data-icon="menu"></button>
 <h2 id="conversation-title" tabindex="-1">New chat</h2>
 <div id="model-status" role="status" data-state="none"><span class="dot" aria-hidden="true"></span><span class="words">…</span></div>
-<button type="button" class="icon" id="toggle-panel" aria-label="Settings" title="Settings" aria-expanded="false" data-icon="sliders"></button>
+<button type="button" class="icon" id="toggle-panel" aria-label="Settings" title="Settings" aria-expanded="false"
+ data-icon="sliders"></button>
 """
 
 CHAT = """
-<div id="chat-scroll" tabindex="-1" data-max-chars="{max_chars}"><div id="chat-log" role="log" aria-live="polite" aria-relevant="additions" aria-label="Conversation"></div></div>
+<div id="chat-scroll" tabindex="-1" data-max-chars="{max_chars}">
+<div id="chat-log" role="log" aria-live="polite" aria-relevant="additions" aria-label="Conversation"></div></div>
 <button type="button" id="to-end" class="icon" hidden aria-label="To the end" data-icon="down"></button>
 """
 
-TOASTS = '<div id="toasts" role="status" aria-live="polite"></div><dialog id="keys" aria-label="Keys"></dialog><div id="live-region" class="sr-only" aria-live="polite"></div>'
+TOASTS = """
+<div id="toasts" role="status" aria-live="polite"></div><dialog id="keys" aria-label="Keys"></dialog>
+<div id="live-region" class="sr-only" aria-live="polite"></div>
+"""

@@ -37,7 +37,7 @@ class StreamRenderer:
         """Keep the blocks that can't change any more and go on from the start of the last one."""
         complete = self._open[: self._open.rindex("\n") + 1]
         found = list(blocks(complete))
-        if len(found) < 2:  # noqa: PLR2004  (the last block is always open)
+        if len(found) < 2:
             return
         self.blocks[self.final :] = [html for _, html in found[:-1]]
         self.final += len(found) - 1

@@ -96,9 +96,17 @@ def _figures(run: Run) -> Iterable[tuple[str, str, str]]:
     if run.finish_reason is not None:
         yield "end", _ENDS[run.finish_reason], "Why the reply ended"
     if run.seed is not None:
-        yield "seed", f"seed {run.seed}", "The seed of the random numbers: the same seed and settings give the same reply"
+        yield (
+            "seed",
+            f"seed {run.seed}",
+            "The seed of the random numbers: the same seed and settings give the same reply",
+        )
     if stats.reused_tokens:
-        yield "reused", f"{stats.reused_tokens:,} tokens reused", "Tokens of the prompt that didn't have to be computed again"
+        yield (
+            "reused",
+            f"{stats.reused_tokens:,} tokens reused",
+            "Tokens of the prompt that didn't have to be computed again",
+        )
 
 
 def _seconds(seconds: float) -> str:

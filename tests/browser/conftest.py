@@ -155,10 +155,19 @@ def new_page(browser: Browser, watch: Watch) -> Iterator[NewPage]:
     """Opens a page of a server, by default in a profile of its own; ``beside`` opens another tab of that page's profile."""
     with ExitStack() as stack:
 
-        def make(server: Server, path: str = "", *, beside: Page | None = None, width: int = 1280, expected: tuple[str, ...] = ()) -> Page:
+        def make(
+            server: Server,
+            path: str = "",
+            *,
+            beside: Page | None = None,
+            width: int = 1280,
+            expected: tuple[str, ...] = (),
+        ) -> Page:
             watch.expected += expected
-            context: BrowserContext = beside.context if beside else browser.new_context(
-                viewport={"width": width, "height": 800}, reduced_motion="reduce"
+            context: BrowserContext = (
+                beside.context
+                if beside
+                else browser.new_context(viewport={"width": width, "height": 800}, reduced_motion="reduce")
             )
             if not beside:
                 stack.callback(context.close)

@@ -5,8 +5,10 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import cast
 
 from app.chat import Chat
+from app.engine.engine import Engine
 from app.engine.run import RunRequest
 from app.settings import Settings
 from storage import open_store
@@ -35,5 +37,5 @@ if __name__ == "__main__":
     settings = Settings(port=int(sys.argv[sys.argv.index("--port") + 1]))
     store = open_store(settings.home)
     store.interrupt_orphans()
-    chat = Chat(store, FakeEngine(script, step_s=0.01), settings)
+    chat = Chat(store, cast(Engine, FakeEngine(script, step_s=0.01)), settings)
     serve(chat, settings, open_browser=False)

@@ -107,7 +107,11 @@ def test_several_are_deleted_at_once(page: Page) -> None:
 
 
 def test_search_finds_words_in_messages_as_one_types(page: Page) -> None:
-    made(page, "zebras are striped, " + "which nobody can explain to this day, " * 5 + "and live in the savannah", "nothing of the kind")
+    made(
+        page,
+        "zebras are striped, " + "which nobody can explain to this day, " * 5 + "and live in the savannah",
+        "nothing of the kind",
+    )
     page.keyboard.press("Control+k")
     expect(page.locator("#conversation-search input")).to_be_focused()
     page.keyboard.type("savan")

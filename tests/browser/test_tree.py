@@ -69,7 +69,9 @@ def test_continue_begins_with_all_of_the_stopped_reply(page: Page) -> None:
     before = last_reply(page).locator(".md").inner_text()
     page.locator("#continue").click()
     expect(last_reply(page).locator(".pager")).to_contain_text("2/2")
-    page.wait_for_function("n => document.querySelector('.message.assistant:last-child .md').innerText.length > n + 50", arg=len(before))
+    page.wait_for_function(
+        "n => document.querySelector('.message.assistant:last-child .md').innerText.length > n + 50", arg=len(before)
+    )
     page.locator("#stop").click()
     finished(page)
     assert last_reply(page).locator(".md").inner_text().startswith(before.rstrip())

@@ -22,7 +22,9 @@ def test_this_machine_is_answered(client: TestClient, host: str) -> None:
     assert client.get("/healthz", headers={"Host": host}).status_code == 200
 
 
-@pytest.mark.parametrize("host", ["evil.example", "evil.example:7860", "127.0.0.1.evil.example", "localhost.evil.example", "0.0.0.0"])
+@pytest.mark.parametrize(
+    "host", ["evil.example", "evil.example:7860", "127.0.0.1.evil.example", "localhost.evil.example", "0.0.0.0"]
+)
 @pytest.mark.parametrize("path", ["/healthz", "/", "/api/conversations", "/anything", "/fader/script.js"])
 def test_other_names_are_refused(client: TestClient, host: str, path: str) -> None:
     assert client.get(path, headers={"Host": host}).status_code == 421
@@ -47,11 +49,11 @@ def test_the_page_may_load_nothing_from_elsewhere(client: TestClient) -> None:
     assert "http" not in client.get("/fader/style.css").text.replace("http-equiv", "")
 
 
-def settings(**changes: Any) -> Settings:  # noqa: ANN401  (any setting)
+def settings(**changes: Any) -> Settings:
     return Settings.model_validate({**Settings().model_dump(), **changes})
 
 
-@pytest.mark.parametrize("host", ["0.0.0.0", "192.168.1.5", "::"])  # noqa: S104  (refused, not bound)
+@pytest.mark.parametrize("host", ["0.0.0.0", "192.168.1.5", "::"])
 def test_no_other_machine_without_a_password(chat: Chat, host: str) -> None:
     with pytest.raises(RefusedInput, match="FADER_PASSWORD"):
         create_api(chat, settings(host=host))

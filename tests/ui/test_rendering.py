@@ -6,16 +6,17 @@ import random
 from html.parser import HTMLParser
 
 import pytest
-from hypothesis import given, settings, strategies as st
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from ui.formulas import formula
 from ui.rendering import render_blocks
 from ui.streaming import StreamRenderer
 
 ALLOWED = set(
-    "p br h1 h2 h3 h4 h5 h6 ul ol li blockquote hr strong em s a code pre div span button table thead tbody tr th td input img "
-    "math mrow mi mn mo mtext mspace ms mfrac msqrt mroot mstyle merror mpadded mphantom msub msup msubsup munder mover munderover "
-    "mmultiscripts mprescripts none mtable mtr mtd mlabeledtr menclose".split()
+    """p br h1 h2 h3 h4 h5 h6 ul ol li blockquote hr strong em s a code pre div span button table thead tbody tr th td input img
+    math mrow mi mn mo mtext mspace ms mfrac msqrt mroot mstyle merror mpadded mphantom msub msup msubsup munder mover munderover
+    mmultiscripts mprescripts none mtable mtr mtd mlabeledtr menclose""".split()  # noqa: SIM905  (a list of words)
 )
 
 
@@ -52,7 +53,7 @@ ATTACKS = [
     "![x](https://tracker.example/pixel.png)",
     '[x](https://a.example "onmouseover=alert(1)")',
     '[x](https://a.example/"onmouseover="alert(1))',
-    "<https://a.example/\"><script>>",
+    '<https://a.example/"><script>>',
     "`<script>`",
     "```<script>\n</code></pre><script>alert(1)</script>\n```",
     '```"><script>alert(1)</script>\nx\n```',
@@ -74,13 +75,21 @@ def test_nothing_runs_and_nothing_is_fetched(attack: str) -> None:
     inspected(attack)
 
 
-@given(st.lists(st.sampled_from([*ATTACKS, "\n", "\n\n", "> ", "- ", "```\n", "**", "$", "\\(", "\\)", "$$\n", "<", '"', "&"]), max_size=12))
+@given(
+    st.lists(
+        st.sampled_from([*ATTACKS, "\n", "\n\n", "> ", "- ", "```\n", "**", "$", "\\(", "\\)", "$$\n", "<", '"', "&"]),
+        max_size=12,
+    )
+)
 @settings(max_examples=150, deadline=None)
 def test_no_mixture_of_attacks_gets_through(parts: list[str]) -> None:
     inspected("".join(parts))
 
 
-@pytest.mark.parametrize("latex", [r"\newcommand{\a}{\a\a}\a", r"\def\a{\a}\a", "{" * 3000, "x" * 100_000, r"\begin{matrix}", r"\frac{", "\\"])
+@pytest.mark.parametrize(
+    "latex",
+    [r"\newcommand{\a}{\a\a}\a", r"\def\a{\a}\a", "{" * 3000, "x" * 100_000, r"\begin{matrix}", r"\frac{", "\\"],
+)
 def test_a_formula_that_cannot_be_read_is_shown_as_typed(latex: str) -> None:
     shown = formula(latex, block=True)
     assert "<code>" in shown or "<math" in shown
@@ -88,7 +97,13 @@ def test_a_formula_that_cannot_be_read_is_shown_as_typed(latex: str) -> None:
 
 
 def test_formulas_in_all_four_notations() -> None:
-    for text in (r"$\frac{1}{2}$", r"\(\frac{1}{2}\)", "$$\n\\frac{1}{2}\n$$", "\\[\n\\frac{1}{2}\n\\]", r"so $$\frac{1}{2}$$ it is"):
+    for text in (
+        r"$\frac{1}{2}$",
+        r"\(\frac{1}{2}\)",
+        "$$\n\\frac{1}{2}\n$$",
+        "\\[\n\\frac{1}{2}\n\\]",
+        r"so $$\frac{1}{2}$$ it is",
+    ):
         assert "<mfrac>" in inspected(text), text
 
 
@@ -139,13 +154,13 @@ def test_a_reply_looks_the_same_at_every_moment_as_when_it_is_finished(parts: li
 
 def test_work_per_piece_does_not_grow_with_the_reply(monkeypatch: pytest.MonkeyPatch) -> None:
     seen: list[int] = []
-    from ui import streaming
+    from ui import rendering, streaming
 
     def counted(text: str) -> object:
         seen.append(len(text))
         return streaming_blocks(text)
 
-    streaming_blocks = streaming.blocks
+    streaming_blocks = rendering.blocks
     monkeypatch.setattr(streaming, "blocks", counted)
     renderer = StreamRenderer()
     for _ in range(300):

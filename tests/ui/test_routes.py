@@ -25,7 +25,9 @@ def test_a_run_is_followed_by_what_changed(client: TestClient, chat: Chat, engin
     started.run.result(5)
     everything = client.get(f"/api/runs/{started.run.id}").json()
     assert everything["done"]
-    assert [segment["blocks"] for segment in everything["segments"]] == [["<p>first</p>", "<p>second</p>", "<p>third</p>"]]
+    assert [segment["blocks"] for segment in everything["segments"]] == [
+        ["<p>first</p>", "<p>second</p>", "<p>third</p>"]
+    ]
     assert everything["run"]["stats"][0]["text"] == "3 tokens"
     nothing = client.get(f"/api/runs/{started.run.id}", params={"after": everything["seq"]}).json()
     assert nothing["segments"] == []
@@ -38,8 +40,8 @@ def test_a_run_is_followed_by_what_changed(client: TestClient, chat: Chat, engin
 def test_a_run_of_an_earlier_process_is_read_from_the_store(client: TestClient, chat: Chat, engine: FakeEngine) -> None:
     started = chat.send("hello")
     started.run.result(5)
-    chat._recorder.join()  # noqa: SLF001  (the end must be in the store)
-    engine._runs.clear()  # noqa: SLF001  (as after a restart)
+    chat._recorder.join()
+    engine._runs.clear()
     update = client.get(f"/api/runs/{started.run.id}").json()
     assert update["done"]
     assert update["text"] == "You said: hello"
@@ -75,8 +77,10 @@ def test_a_conversation_opens_with_its_last_hundred_messages(client: TestClient,
     view = client.get(f"/api/conversations/{started.conversation.id}").json()
     assert len(view["messages"]) == 100
     assert view["earlier"] == 20
-    above = client.get(f"/api/conversations/{started.conversation.id}", params={"before": view["messages"][0]["id"]}).json()
-    assert [message["text"] for message in above["messages"]][0] == "message 0"
+    above = client.get(
+        f"/api/conversations/{started.conversation.id}", params={"before": view["messages"][0]["id"]}
+    ).json()
+    assert above["messages"][0]["text"] == "message 0"
     assert len(above["messages"]) == 20
 
 
