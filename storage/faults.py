@@ -35,6 +35,10 @@ _SENTENCES: Mapping[int, tuple[type[FaderError], str]] = MappingProxyType(
             "Another program holds {path} and did not let go in time. Nothing was changed; try again.",
         ),
         sqlite3.SQLITE_READONLY: (StoreReadOnly, "No permission to write {path} or its folder. Nothing was changed."),
+        sqlite3.SQLITE_CANTOPEN: (
+            StoreReadOnly,
+            "{path} could not be opened: its folder is gone or may not be written. Nothing was changed.",
+        ),
         sqlite3.SQLITE_CONSTRAINT: (
             RefusedInput,
             "Something of the same id is already there, or what it belongs to is gone ({error}).",
@@ -49,7 +53,6 @@ _ALIKE: Mapping[int, int] = MappingProxyType(
     {
         sqlite3.SQLITE_LOCKED: sqlite3.SQLITE_BUSY,
         sqlite3.SQLITE_PERM: sqlite3.SQLITE_READONLY,
-        sqlite3.SQLITE_CANTOPEN: sqlite3.SQLITE_READONLY,
         sqlite3.SQLITE_NOTADB: sqlite3.SQLITE_CORRUPT,
     }
 )

@@ -11,7 +11,6 @@ import sys
 import zlib
 from array import array
 from collections.abc import Sequence
-from itertools import takewhile
 from typing import NamedTuple, TypeAlias
 
 Ids: TypeAlias = tuple[int, ...]
@@ -102,9 +101,14 @@ def save(db: sqlite3.Connection, message: int, prompt: Ids, output: Ids) -> None
 def _shared(prompt: Ids, base: Tokens) -> int:
     """How many ids a prompt has in common with the beginning of the base's prompt and output."""
     whole = base.prompt + base.output
-    if prompt[: len(whole)] == whole:
-        return len(whole)
-    return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(prompt, whole, strict=False)))
+    low, high = 0, min(len(prompt), len(whole))
+    while low < high:  # bisecting over slices compares in C
+        middle = (low + high + 1) // 2
+        if prompt[low:middle] == whole[low:middle]:
+            low = middle
+        else:
+            high = middle - 1
+    return low
 
 
 def _base(db: sqlite3.Connection, message: int) -> tuple[int | None, Tokens]:
