@@ -32,10 +32,13 @@ def test_the_stated_order_of_the_parameters_is_the_one_in_which_transformers_app
     resolution = resolve(
         {**requested, "max_new_tokens": 4, "decoder_start_token_id": 0}, tiny.ENCODER_FACTS, prompt_tokens=0
     )
-    kwargs = resolution.generation_kwargs(tiny.encode) | {
-        "guidance_scale": 2.0
-    }  # which transformers doesn't refuse here
-    config = GenerationConfig(**{**kwargs, "max_length": 9, "min_length": 3})
+    set_aside = {
+        "guidance_scale": 2.0,
+        "exponential_decay_length_penalty": (1, 1.5),
+        "max_length": 9,
+        "min_length": 3,
+    }  # which the resolution leaves out here
+    config = GenerationConfig(**{**resolution.generation_kwargs(tiny.encode), **set_aside})
     model: Any = tiny.t5()
     model._prepare_special_tokens(config, device="cpu")
     prompt = torch.tensor([[5, 6, 7]])
