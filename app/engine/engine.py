@@ -5,6 +5,7 @@ Runs belong to the engine: a reader that leaves stops nothing, and a run whose c
 
 from __future__ import annotations
 
+import logging
 from collections import OrderedDict, deque
 from dataclasses import dataclass, field, replace
 from threading import Condition, Event, Thread
@@ -13,7 +14,7 @@ from typing import TYPE_CHECKING, Protocol
 from app.conversation import FinishReason, Run, RunStatus
 from app.engine.desk import Desk
 from app.engine.events import Ended, Progress, StatusChanged
-from app.engine.outcome import cut_short
+from app.engine.outcome import cut_short, explain
 from app.engine.run import LiveRun, RunRequest
 from app.errors import Cancelled, FaderError, NoModel
 
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from app.models.loading import LoadedModel
     from app.settings import Settings
 
+log = logging.getLogger(__name__)
 KEPT_RUNS = 200
 """Ended runs that stay readable in memory for pages that come late; older ones are read from the store."""
 MESSAGE_NO_MODEL = "No model is loaded. Choose one under “Models”, or start Fader with --model."
@@ -192,6 +194,10 @@ class Engine:
                     self._run(item)
                 else:
                     self._carry_out(item)
+            except Exception as error:  # a fault of ours must not end the thread that everybody waits for
+                log.exception("The engine failed at one item and goes on")
+                if isinstance(item, LiveRun) and not item.ended:
+                    item.append(_failed(item, str(explain(error))))
             finally:
                 with self._wake:
                     self._current = None

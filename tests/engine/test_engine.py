@@ -309,3 +309,18 @@ def test_an_idle_model_is_freed_and_comes_back_with_the_next_message(models: One
     assert idle.submit(request_for()).result(60).run.status is RunStatus.DONE
     assert models.loads == ["tiny", "tiny"]
     idle.close()
+
+
+def test_a_fault_of_the_engine_itself_ends_one_run_and_not_the_engine(
+    engine: Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(*_: object) -> None:
+        sentence = "a slip of ours"
+        raise TypeError(sentence)
+
+    with monkeypatch.context() as patch:
+        patch.setattr("app.engine.execute.execute", broken)
+        ended = engine.submit(request_for()).result(60)
+    assert ended.run.status is RunStatus.FAILED
+    assert "a slip of ours" in (ended.run.error or "")
+    assert engine.submit(request_for()).result(60).run.status is RunStatus.DONE
