@@ -7,13 +7,14 @@ from __future__ import annotations
 
 import logging
 import os
+import shutil
 import sqlite3
 from contextlib import closing, suppress
 from datetime import datetime
 from pathlib import Path
 from threading import Event, Thread
 
-from app.errors import DamagedDatabase, FaderError
+from app.errors import DamagedDatabase, FaderError, StoreFull
 from storage.database import Access, connect
 from storage.faults import translated
 from storage.owners import FileLock
@@ -22,6 +23,9 @@ log = logging.getLogger(__name__)
 
 _KEPT = 7
 """Daily copies that are kept."""
+
+_ROOM = 256 * 2**20
+"""Bytes that an automatic copy leaves free."""
 
 _FIRST_S, _INTERVAL_S = 5.0, 3600.0
 
@@ -63,18 +67,29 @@ def before(path: Path, what: str) -> Path:
 
 
 def daily(path: Path) -> Path | None:
-    """Today's copy, unless there is one; older ones beyond the last seven are removed. None when nothing was to do."""
+    """Today's copy, unless there is one; older ones beyond the last seven are removed. None when nothing was to do.
+
+    Raises StoreFull when the copy would take the space that the conversations need.
+    """
     target = folder(path) / f"daily-{datetime.now().astimezone():%Y%m%d}.db"
     lock = FileLock(path.parent / "locks" / "_backup.lock")
     if target.exists() or not lock.acquire():
         return None
     try:
+        for left in folder(path).glob("*.partial"):
+            left.unlink()  # of a process that was killed: nobody else is here
+        _leave_room(path)
         copy_database(path, target)
         for old in sorted(folder(path).glob("daily-*.db"))[:-_KEPT]:
             old.unlink()
     finally:
         lock.release()
     return target
+
+
+def _leave_room(path: Path) -> None:
+    if shutil.disk_usage(path.parent).free < path.stat().st_size + _ROOM:
+        raise StoreFull(f"There is not enough space beside {path} for its daily backup.")
 
 
 class DailyBackups:

@@ -69,7 +69,7 @@ class FileLock:
 def _same_file(handle: int, path: Path) -> bool:
     """Whether the locked file is still the one at ``path``: between open and lock another process may have removed it."""
     try:
-        return os.path.sameopenfile(handle, handle) and os.fstat(handle).st_ino == path.stat().st_ino
+        return os.fstat(handle).st_ino == path.stat().st_ino
     except FileNotFoundError:
         return False
 

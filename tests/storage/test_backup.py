@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import sqlite3
 from contextlib import closing
 from datetime import datetime
@@ -9,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from app.errors import DamagedDatabase, NewerDatabase, NotFound, RefusedInput, StoreBusy, StoreError
+from app.errors import DamagedDatabase, NewerDatabase, NotFound, RefusedInput, StoreBusy, StoreError, StoreFull
 from app.settings import DATABASE_NAME
 from storage import Store, backup, open_store, restore
 from tests.storage import samples
@@ -126,6 +127,22 @@ def test_one_daily_backup_a_day_and_the_last_seven_are_kept(store: Store, fader_
     assert backup.daily(fader_home / DATABASE_NAME) is None
     names = sorted(one.name for one in folder.iterdir())
     assert names == ["before-004-20200101.db", *(f"daily-2020010{day}.db" for day in range(4, 10)), today.name]
+
+
+def test_a_daily_backup_does_not_take_the_last_space(
+    store: Store, fader_home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    samples.conversation(store, "Tea")
+    (fader_home / "backups").mkdir()
+    left = fader_home / "backups" / "daily-20200101.db.partial"
+    left.write_bytes(b"half")
+    usage = type(shutil.disk_usage(fader_home))
+    with monkeypatch.context() as small:
+        small.setattr(shutil, "disk_usage", lambda _: usage(10**9, 10**9 - 10**6, 10**6))
+        with pytest.raises(StoreFull):
+            backup.daily(fader_home / DATABASE_NAME)
+    assert list((fader_home / "backups").iterdir()) == []
+    assert backup.daily(fader_home / DATABASE_NAME)
 
 
 def test_the_daily_backup_is_made_while_the_store_is_open(fader_home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
