@@ -5,27 +5,7 @@
   const $ = (selector, root = document) => root.querySelector(selector);
   const $$ = (selector, root = document) => [...root.querySelectorAll(selector)];
   const sleep = (ms) => new Promise((done) => setTimeout(done, ms));
-  function el(tag, attributes = {}, ...children) {
-    const node = document.createElement(tag);
-    for (const [name, value] of Object.entries(attributes)) {
-      if (value === null || value === undefined || value === false) continue;
-      if (name.startsWith("on")) node.addEventListener(name.slice(2), value);
-      else node.setAttribute(name, value === true ? "" : value);
-    }
-    node.append(...children.filter((child) => child !== null && child !== undefined && child !== false));
-    return node;
-  }
-  const PICTURES = { search: "M11 4a7 7 0 1 0 0 14a7 7 0 0 0 0-14zM20 20l-4-4", dots: "M5 12h.01M12 12h.01M19 12h.01", close: "M6 6l12 12M18 6L6 18" };
-  function picture(name) {
-    const svg = document.createElementNS("http://www.w3.org/2000/svg", "svg");
-    svg.setAttribute("viewBox", "0 0 24 24");
-    svg.setAttribute("aria-hidden", "true");
-    svg.classList.add("svg-icon");
-    const path = document.createElementNS("http://www.w3.org/2000/svg", "path");
-    path.setAttribute("d", PICTURES[name]);
-    svg.append(path);
-    return svg;
-  }
+  const { el, icon } = window.fader;
   /** Put a value into a field as a person would, so that Gradio takes notice. */
   function put(field, value) {
     const kind = field instanceof HTMLTextAreaElement ? HTMLTextAreaElement : HTMLInputElement;
@@ -87,7 +67,7 @@
     const word = now.problem ? "refused" : now.kind === "set" || (now.kind === "default" && now.active) || now.kind === "inherited" ? SOURCES[now.source] : MARKS[now.kind] || SOURCES[now.source];
     const mark = $(".parameter-mark", row);
     const off = now.off && now.active && now.kind !== "implied";
-    mark.textContent = off ? (table[name].off ? "neutral" : "off") : !now.problem && now.kind === "set" && !now.active ? "idle" : word;
+    mark.textContent = now.text === "greedy" ? "greedy" : off ? (table[name].off ? "neutral" : "off") : !now.problem && now.kind === "set" && !now.active ? "idle" : word;
     mark.title = now.problem || now.reason;
     mark.setAttribute("aria-label", `${name}: ${now.text}, ${mark.textContent}. Explain`);
     row.dataset.mark = now.problem ? "refused" : off ? "off" : now.kind;
@@ -101,6 +81,7 @@
     const known = now.problem || now.text === "–" || now.reason.includes(now.text) || (now.set && now.kind === "set");
     note.replaceChildren(known ? "" : el("b", {}, now.text + " "), now.problem || now.reason);
     disable(row, name, now);
+    follow(row, name, now);
     paintLog(row, name, now);
     readBack(row, name);
   }
@@ -113,6 +94,18 @@
     for (const input of $$("input, textarea, button", control || row)) off ? input.setAttribute("aria-disabled", "true") : input.removeAttribute("aria-disabled");
     const box = $(`#set-${name}`, row);
     if (box) box.inert = off && !now.set;
+  }
+
+  /** An unset control stands at what acts instead of it. */
+  let following = false;
+  function follow(row, name, now) {
+    if (now.set || switchOf(row).checked || now.stands === undefined) return;
+    const field = $("input[type=number], input[type=checkbox]", controlOf(row));
+    if (!field) return;
+    following = true;
+    if (field.type === "checkbox") { if (field.checked !== now.stands) field.click(); }
+    else if (Number(field.value) !== now.stands) put(field, now.stands);
+    following = false;
   }
 
   // ---- log-scale sliders -----------------------------------------------------------------------------------------------
@@ -152,7 +145,7 @@
       const line = el("div", { class: "bias-row" },
         el("input", { type: "text", class: "phrase", "aria-label": "Text, or token ids in brackets", placeholder: "text or [ids]", oninput: write }),
         el("input", { type: "number", class: "bias", "aria-label": "Bias", min: -100, max: 100, step: 0.5, oninput: write }),
-        el("button", { type: "button", class: "icon", "aria-label": "Remove this row", title: "Remove", onclick: () => { line.remove(); write(); } }, picture("close")));
+        el("button", { type: "button", class: "icon", "aria-label": "Remove this row", title: "Remove", onclick: () => { line.remove(); write(); } }, icon("close")));
       $(".phrase", line).value = phrase;
       $(".bias", line).value = bias;
       list.insertBefore(line, more);
@@ -183,8 +176,8 @@
   function preview(row, name) {
     const area = $("textarea, input[type=text]", controlOf(row) || row);
     const box = $(".parameter-tokens", row);
-    if (!area || !box || box.shownFor === area.value + state?.model) return;
-    box.shownFor = area.value + state?.model;
+    if (!area || !box || box.shownFor === area.value) return;
+    box.shownFor = area.value;
     clearTimeout(waiting.get(name));
     if (!area.value.trim()) { box.hidden = true; return; }
     waiting.set(name, setTimeout(async () => {
@@ -240,14 +233,18 @@
     }
     if (!on) filter.opened.clear();
     for (const row of $$(".parameter")) row.classList.toggle("no-match", !found.has(nameOf(row)));
+    tidy();
     $("#parameters").classList.toggle("nothing-found", found.size === 0);
   }
 
   // ---- the whole ---------------------------------------------------------------------------------------------------------
   function showState(answer) {
-    remember(answer);
+    if (state && answer.conversation !== state.conversation && state.conversation) past.stack = [];
     state = answer;
+    if (answer.turn === asking.turn) answered();
+    offerUndo();
     for (const row of $$(".parameter[data-dressed]")) paint(row);
+    tidy();
     const count = Object.values(state.rows).filter((row) => row.set).length;
     $("#set-only b").textContent = count;
     if (filter.setOnly) applyFilter();
@@ -267,37 +264,60 @@
   const QUIET = new Set(["do_sample", "use_cache", "eos_token_id", "bos_token_id", "pad_token_id", "context_policy", "trace_top_k", "decoder_start_token_id"]);
 
   // ---- undo ----------------------------------------------------------------------------------------------------------------
-  const past = { stack: [], conversation: null, keys: "", at: 0, undoing: false };
-  function remember(answer) {
-    const before = state?.requested;
-    const moved = state && answer.conversation !== state.conversation && state.conversation !== "";
-    if (moved || (state && answer.conversation !== state.conversation && JSON.stringify(before) !== JSON.stringify(answer.requested))) past.stack = [];
-    else if (before && JSON.stringify(before) !== JSON.stringify(answer.requested)) {
-      const keys = Object.keys({ ...before, ...answer.requested }).filter((name) => JSON.stringify(before[name]) !== JSON.stringify(answer.requested[name])).join();
-      const recent = performance.now() - past.at < 1500 && keys === past.keys;
-      if (!past.undoing && !recent) past.stack.push(before);
-      Object.assign(past, { keys, at: performance.now() });
-    }
-    past.undoing = false;
-    $("#undo-parameters").disabled = past.stack.length === 0;
+  const past = { stack: [], name: null, at: 0 };
+  const key = (requested) => JSON.stringify(Object.keys(requested).sort().map((name) => [name, requested[name]]));
+  /** Keep what is set before a person changes it; the strokes of one change count as one. */
+  function remember(name) {
+    const recent = name && name === past.name && performance.now() - past.at < 1500;
+    Object.assign(past, { name, at: performance.now() });
+    if (!state || recent || (past.stack.length && key(past.stack.at(-1)) === key(state.requested))) return;
+    past.stack.push(state.requested);
+    offerUndo();
   }
+  const offerUndo = () => { $("#undo-parameters").disabled = !past.stack.some((requested) => key(requested) !== key(state.requested)); };
   function undo() {
-    if (!past.stack.length) return;
-    past.undoing = true;
-    past.keys = "";
-    ask({ action: "show", parameters: past.stack.pop() });
+    while (past.stack.length) {
+      const before = past.stack.pop();
+      if (key(before) === key(state.requested)) continue;
+      past.name = null;
+      ask({ action: "show", parameters: before });
+      return;
+    }
+  }
+  /** What the buttons ask for. */
+  function steer(request) {
+    remember(null);
+    ask(request);
   }
 
   // ---- events -----------------------------------------------------------------------------------------------------------------
-  /** Touching a control sets its parameter; the switch goes first, so that no answer in between moves the control back. */
+  /** Touching a control sets its parameter. */
   function onInput(event) {
     const row = rowOf(event.target);
-    if (!row || !event.isTrusted && event.target.matches("[type=checkbox]")) return;
+    if (!row || following) return;
     const box = switchOf(row);
     touched = nameOf(row);
-    if (event.target === box) return;
-    if (box && !box.checked) box.click();
+    remember(touched);
+    if (event.target !== box && !box.checked) { following = true; box.click(); following = false; }
     if (TOKENIZED.has(table[touched].kind)) setTimeout(() => preview(row, nameOf(row)), 0);
+    changed();
+  }
+  /** Have the change explained and kept: one question at a time, the last one always. */
+  const asking = { turn: 0, waiting: false, again: false, timer: 0, late: 0 };
+  function changed() {
+    clearTimeout(asking.timer);
+    asking.timer = setTimeout(explain, 25); // Gradio has taken the value by then
+  }
+  function explain() {
+    if (asking.waiting) { asking.again = true; return; }
+    Object.assign(asking, { waiting: true, again: false, turn: asking.turn + 1 });
+    asking.late = setTimeout(answered, 10000);
+    window.faderParameters("select", { turn: asking.turn });
+  }
+  function answered() {
+    clearTimeout(asking.late);
+    asking.waiting = false;
+    if (asking.again) explain();
   }
   /** A number typed beyond the slider's handy end stays: Gradio would cut it when the field is left. */
   function onBlur(event) {
@@ -319,25 +339,50 @@
       event.currentTarget.setAttribute("aria-pressed", filter.setOnly);
       applyFilter();
     });
-    $("#neutralize").addEventListener("click", () => ask({ action: "neutralize" }));
-    $("#model-defaults").addEventListener("click", () => ask({ action: "show", parameters: {} }));
+    $("#neutralize").addEventListener("click", () => steer({ action: "neutralize" }));
+    $("#model-defaults").addEventListener("click", () => steer({ action: "show", parameters: {} }));
     $("#undo-parameters").addEventListener("click", undo);
-    $("[data-picture=search]").append(picture("search"));
-    const dressNew = () => { for (const row of $$(".parameter:not([data-dressed])", panel)) if (isThere(row)) dress(row); };
+    const dressNew = () => { let fresh = false; for (const row of $$(".parameter:not([data-dressed])", panel)) if (isThere(row)) { dress(row); fresh = true; } if (fresh) tidy(); };
     new MutationObserver(dressNew).observe(panel, { childList: true, subtree: true });
     dressNew();
-    window.addEventListener("fader-parameters", ({ detail }) => detail && showState(detail));
     window.addEventListener("fader-answer", ({ detail }) => {
       const place = $("#parameter-place textarea, #parameter-place input");
       if (detail?.conversation && place && place.value !== detail.conversation) put(place, detail.conversation);
     });
-    window.addEventListener("fader-model", () => state && ask({ action: "refresh" }));
+    window.addEventListener("fader-parameter-chosen", () => { remember(null); changed(); });
+    window.addEventListener("fader-model", () => {
+      for (const box of $$(".parameter-tokens")) box.shownFor = null;
+      if (state) ask({ action: "refresh" });
+    });
   }
+  /** Say a reason once where neighbours share it. */
+  function tidy() {
+    for (const group of $$(".parameter-group")) {
+      let above = null;
+      for (const row of $$(".parameter[data-dressed]:not(.no-match)", group)) {
+        const note = $(".parameter-note", row);
+        const reason = !note.hidden && row.classList.contains("unavailable") ? note.textContent : null;
+        note.classList.toggle("said-above", reason !== null && reason === above);
+        above = reason;
+      }
+    }
+  }
+
+  let early = null; // an answer that came before the panel was ready for it
+  window.addEventListener("fader-parameters", ({ detail }) => {
+    if (detail && table) showState(detail);
+    else early = detail;
+  });
+  window.faderShowParameters = (parameters) => steer({ action: "show", parameters });
   async function start() {
     const parts = ["#parameters", "#parameter-search input", "#preset select", "#effective", "#parameter-place"];
     while (!window.fader || !window.faderParameters || parts.some((part) => !$(part))) await sleep(20);
-    table = await window.fader.api("/api/parameters");
+    const rows = await window.fader.api("/api/parameters");
+    table = rows;
+    for (const node of $$("#parameter-tools [data-icon]")) { node.prepend(icon(node.dataset.icon)); node.removeAttribute("data-icon"); }
     wire();
+    window.dispatchEvent(new Event("fader-parameters-ready"));
+    if (early) showState(early);
     document.body.classList.add("parameters-ready");
   }
   start();

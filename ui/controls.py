@@ -1,7 +1,7 @@
-"""The parameters panel: every row of the table as a control with its "set" switch, resolved on each change, kept per conversation.
+"""The parameters panel: every row of the table as a control with its "set" switch, explained on each change, kept per conversation.
 
-One event takes the values of all controls and answers with one JSON value that assets/controls.js spreads over the page, and with new
-values for the controls that stand at what they inherit. Whatever a control holds, the answer is a sentence beside it, never an exception.
+One event takes the values of all controls and answers with one JSON value that assets/controls.js spreads over the page.
+Whatever a control holds, the answer is a sentence beside it, never an exception.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from itertools import groupby
+from itertools import count, groupby
 from typing import Any
 
 import gradio as gr
@@ -22,14 +22,20 @@ from app.models.facts import ModelFacts
 from app.parameters.row import Group, Parameter
 from app.parameters.table import TABLE
 from app.parameters.validate import validate
-from ui import presets_panel
 from ui.api_errors import sentence
 from ui.controls_kinds import Fields, build_fields, limits
 from ui.parameter_state import Answer, answer, neutralizing, view
 from ui.parameter_tokens import token_text
+from ui.preset_shelf import Shelf
+from ui.presets_panel import TOOLS
 
-STATE_ON_LOAD = "watch('value', () => window.dispatchEvent(new CustomEvent('fader-parameters', {detail: JSON.parse(props.value || 'null')})));"
-BRIDGE_ON_LOAD = "window.faderParameters = trigger; window.dispatchEvent(new Event('fader-parameters-bridge'));"
+STATE_ON_LOAD = (
+    "const tell = () => window.dispatchEvent("
+    "new CustomEvent('fader-parameters', {detail: JSON.parse(props.value || 'null')}));\n"
+    "watch('value', tell);"
+)
+CHOSEN = "() => { window.dispatchEvent(new Event('fader-parameter-chosen')); return true; }"
+BRIDGE_ON_LOAD = "window.faderParameters = trigger;"
 OPEN_GROUPS = (Group.LENGTH, Group.LOGITS)
 PAGE_ORDER = (Group.LOGITS, Group.LENGTH, Group.STRATEGY, Group.OWN)
 """What people reach for comes first; the other groups follow in the documents' order."""
@@ -53,7 +59,7 @@ def build_parameters_panel(chat: Chat) -> Panel:
     """Build the panel inside the page's column for it, wired."""
     facts = chat.engine.status().facts
     with gr.Column(elem_id="parameters"):
-        gr.HTML(presets_panel.TOOLS, elem_id="parameter-tools", js_on_load=None, apply_default_css=False)
+        gr.HTML(TOOLS, elem_id="parameter-tools", js_on_load=None, apply_default_css=False)
         controls = [control for group in _groups() for control in _build_group(group, facts)]
         place = gr.Textbox("", elem_id="parameter-place", visible="hidden", label="Conversation")
         state = gr.HTML("", elem_id="parameter-state", visible="hidden", html_template="", js_on_load=STATE_ON_LOAD)
@@ -99,7 +105,7 @@ class Panel:
         every = [component for control in controls for component in (control.switch, *control.fields.components)]
         self.inputs: list[Component] = [place, *every]
         self.outputs: list[Component] = [state, place, *every]
-        self._followers = [control for control in controls if control.fields.follows]
+        self._numbers = count()
 
     # -- what the page asks for (ui/panel.py) ----------------------------------------------------------------------------------
 
@@ -107,52 +113,44 @@ class Panel:
         """The parameters that are set, converted and checked; raises BadParameter for the first wrong one."""
         return validate(self._given(values[1:]), self._facts())
 
-    def shown(self, parameters: Mapping[str, Json], conversation: str = "") -> Sequence[Any]:
+    def shown(self, parameters: Mapping[str, Json], conversation: str = "", trouble: str = "") -> Sequence[Any]:
         """Updates of ``outputs``: these parameters set and no others, in the limits of the model that is loaded now."""
         facts = self._facts()
         found = answer(parameters, facts)
         updates = [update for control in self._controls for update in self._shown(control, parameters, found, facts)]
-        return [self._state(found, parameters, conversation), conversation, *updates]
+        return [self._state(found, parameters, conversation, trouble), conversation, *updates]
 
     def fresh(self) -> Mapping[str, Json]:
         """What a new conversation starts with: the model's default preset, else nothing."""
-        return presets_panel.default_parameters(self._chat)
+        return Shelf(self._chat).start()
 
     # -- events ---------------------------------------------------------------------------------------------------------------
 
     def wire(self, bridge: gr.HTML) -> None:
-        """Resolve on every change of any control; show what assets/controls.js asks for."""
-        state = self.outputs[0]
+        """Explain whenever assets/controls.js says that a person has changed something; show what it asks for.
+
+        Not on Gradio's own change events: those also come in the middle of an update, while half of the controls are still old.
+        """
         quiet: dict[str, Any] = {"show_progress": "hidden", "api_visibility": "private", "concurrency_limit": None}
-        following = [control.fields.components[0] for control in self._followers]
-        changes = [component.change for component in self.inputs[1:]]  # type: ignore[attr-defined]
-        gr.on(changes, self._changed, self.inputs, [state, *following], trigger_mode="always_last", **quiet)
+        bridge.select(self._explained, self.inputs, self.outputs[:1], trigger_mode="multiple", **quiet)
         bridge.submit(self._asked, self.inputs, self.outputs, trigger_mode="multiple", **quiet)
         for control in self._controls:
-            if isinstance(control.fields.components[0], gr.Dropdown):
-                control.fields.components[0].input(
-                    None, None, control.switch, js="() => true", api_visibility="private"
-                )
+            for component in control.fields.components:
+                if isinstance(component, gr.Dropdown):
+                    component.input(None, None, control.switch, js=CHOSEN, api_visibility="private")
 
-    def _changed(self, *values: Any) -> list[Any]:
-        """A control has changed: explain, keep what is set with its conversation, and move what follows."""
-        place, rest = values[0], values[1:]
-        facts, given = self._facts(), self._given(rest)
-        found = answer(given, facts)
-        trouble = self._keep(place, found)
-        kept = self._state(found, given, place, trouble)
-        return [kept, *(self._moved(control, rest, given, found) for control in self._followers)]
+    def _explained(self, event: gr.EventData, *values: Any) -> str:
+        """A control has changed: explain, and keep what is set with its conversation."""
+        place, given = values[0], self._given(values[1:])
+        found = answer(given, self._facts())
+        return self._state(found, given, place, self._keep(place, found), turn=event._data.get("turn"))  # noqa: SLF001
 
     def _asked(self, event: gr.EventData, *values: Any) -> Sequence[Any]:
         """A request of the page's script: ``{"action": "show" | "neutralize" | "refresh" | "fresh", "parameters"}``."""
         asked: dict[str, Any] = event._data  # noqa: SLF001  (Gradio gives custom data no public name)
-        place = values[0]
-        wanted = self._wanted(asked, values)
-        trouble = self._keep(place, answer(wanted, self._facts())) if asked["action"] != "refresh" else ""
-        shown = list(self.shown(wanted, place))
-        if trouble:
-            shown[0] = json.dumps({**json.loads(shown[0]), "trouble": trouble})
-        return shown
+        place, wanted = values[0], self._wanted(asked, values)
+        trouble = "" if asked["action"] == "refresh" else self._keep(place, answer(wanted, self._facts()))
+        return self.shown(wanted, place, trouble)
 
     def _wanted(self, asked: Mapping[str, Any], values: Sequence[Any]) -> Mapping[str, Json]:
         match asked["action"]:
@@ -195,20 +193,16 @@ class Panel:
             return sentence(error)
         return ""
 
-    def _state(self, found: Answer, given: Mapping[str, Json], place: str, trouble: str = "") -> str:
-        facts = self._facts()
+    def _state(
+        self, found: Answer, given: Mapping[str, Json], place: str, trouble: str = "", turn: int | None = None
+    ) -> str:
+        """What the page shows, as JSON; ``stands``: where an unset control is to stand. Never the same twice."""
         shown = view(found, given, partial(token_text, self._chat.engine.desk))
-        return json.dumps({**shown, "conversation": place, "trouble": trouble, "model": facts.label if facts else None})
-
-    def _moved(self, control: Control, values: Sequence[Any], given: Mapping[str, Json], found: Answer) -> Any:
-        """An unset control stands at the effective value; one that does already is left alone."""
-        if control.row.name in given:
-            return gr.skip()
-        wanted = control.fields.show(_standing(control.row, found))[0]
-        return gr.skip() if values[self._place_of(control)] == wanted else wanted
-
-    def _place_of(self, control: Control) -> int:
-        return self.inputs.index(control.fields.components[0]) - 1
+        for control in self._controls:
+            if control.fields.follows:
+                shown["rows"][control.row.name]["stands"] = control.fields.show(_standing(control.row, found))[0]
+        about = {"conversation": place, "trouble": trouble, "turn": turn, "number": next(self._numbers)}
+        return json.dumps({**shown, **about})
 
     def _shown(
         self, control: Control, parameters: Mapping[str, Json], found: Answer, facts: ModelFacts | None

@@ -21,6 +21,7 @@ from ui.api_errors import sentence
 from ui.controls import build_parameters_panel
 from ui.models_panel import build_models_panel
 from ui.panel import ParametersPanel
+from ui.previews import Previews
 from ui.theme import theme
 
 BRIDGE_ON_LOAD = "window.faderTrigger = trigger; window.dispatchEvent(new Event('fader-bridge'));"
@@ -37,9 +38,12 @@ def mount(app: FastAPI, chat: Chat, settings: Settings) -> FastAPI:
         f'<link rel="stylesheet" href="{static.address("style.css")}">'
         f'<link rel="stylesheet" href="{static.address("controls.css")}">'
         f'<script src="{static.address("script.js")}"></script>'
+        f'<script src="{static.address("preview.js")}"></script>'
+        f'<script src="{static.address("transfer.js")}"></script>'
         f'<script src="{static.address("controls.js")}"></script>'
+        f'<script src="{static.address("presets.js")}"></script>'
     )
-    return gr.mount_gradio_app(
+    mounted: FastAPI = gr.mount_gradio_app(
         app,
         build_page(chat, settings),
         path="/",
@@ -52,10 +56,12 @@ def mount(app: FastAPI, chat: Chat, settings: Settings) -> FastAPI:
         show_error=True,
         allowed_paths=[],
     )
+    return mounted
 
 
 def build_page(chat: Chat, settings: Settings) -> gr.Blocks:
     """The whole page."""
+    page: gr.Blocks
     with gr.Blocks(title="Fader", analytics_enabled=False, fill_width=True, fill_height=True) as page:
         with gr.Row(elem_id="app"):
             gr.HTML(shell.SIDEBAR, elem_id="sidebar", js_on_load=None, apply_default_css=False)
@@ -106,13 +112,17 @@ def _panel(chat: Chat) -> tuple[gr.Textbox, ParametersPanel]:
 
 
 def _wire(chat: Chat, system_prompt: gr.Textbox, parameters: ParametersPanel) -> None:
-    actions = Actions(chat)
+    actions, previews = Actions(chat), Previews(chat)
     bridge = gr.HTML("", elem_id="bridge", visible="hidden", js_on_load=BRIDGE_ON_LOAD)
     answer = gr.HTML("", elem_id="answer", visible="hidden", html_template="", js_on_load=ANSWER_ON_LOAD)
 
-    def act(event: gr.EventData, system_text: str, *values: Any) -> str:  # noqa: ANN401  (whatever the controls hold)
+    def act(event: gr.EventData, system_text: str, *values: Any) -> str:
         asked: dict[str, Any] = event._data  # noqa: SLF001  (Gradio gives custom data no public name)
         return json.dumps(actions.answer(asked, system_text, lambda: parameters.requested(values)))
+
+    def preview(event: gr.EventData, system_text: str, *values: Any) -> str:
+        asked: dict[str, Any] = event._data  # noqa: SLF001
+        return json.dumps(previews.answer(asked, system_text, lambda: parameters.requested(values)))
 
     def show(event: gr.EventData) -> list[Any]:
         asked: dict[str, Any] = event._data  # noqa: SLF001
@@ -126,5 +136,7 @@ def _wire(chat: Chat, system_prompt: gr.Textbox, parameters: ParametersPanel) ->
         return [json.dumps({"nonce": nonce}), kept.system_prompt, *parameters.shown(kept.parameters, key)]
 
     every: dict[str, Any] = {"trigger_mode": "multiple", "concurrency_limit": None, "show_progress": "hidden", "api_visibility": "private"}
+    previewed = gr.HTML("", elem_id="previewed", visible="hidden", html_template="", js_on_load=ANSWER_ON_LOAD)
+    bridge.input(preview, [system_prompt, *parameters.inputs], [previewed], **(every | {"trigger_mode": "always_last"}))
     bridge.submit(act, [system_prompt, *parameters.inputs], [answer], **every)
     bridge.select(show, None, [answer, system_prompt, *parameters.outputs], **every)

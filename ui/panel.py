@@ -40,11 +40,11 @@ class NoParameters:
     inputs: Sequence[Component] = ()
     outputs: Sequence[Component] = ()
 
-    def requested(self, values: Sequence[Any]) -> dict[str, Json]:  # noqa: ARG002  (the protocol's)
+    def requested(self, values: Sequence[Any]) -> dict[str, Json]:
         """Nothing."""
         return {}
 
-    def shown(self, parameters: Mapping[str, Json], conversation: str = "") -> Sequence[Any]:  # noqa: ARG002  (the protocol's)
+    def shown(self, parameters: Mapping[str, Json], conversation: str = "") -> Sequence[Any]:
         """Nothing."""
         return ()
 

@@ -114,13 +114,13 @@ def _structured_text(value: Json) -> str:
         return str(value.get("kind") or value.get("mode") or f"{len(value)} fields").replace("_", " ")
     if isinstance(value, list):
         return ", ".join(map(_member, value)) if len(value) <= 2 else f"{len(value)} entries"
-    return str(value) if value != "" else "none"
+    return str(value).replace("_", " ") if value != "" else "none"
 
 
 def _member(item: Json) -> str:
     if isinstance(item, list):
         return " ".join(map(_member, item))
-    return f"{item:g}" if isinstance(item, float) else str(item)
+    return f"{item:g}" if isinstance(item, float) else str(item).replace("\n", "↵")
 
 
 def mode(resolution: Resolution) -> str:

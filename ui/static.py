@@ -18,6 +18,9 @@ _TYPES = {
     "script.js": "text/javascript",
     "controls.css": "text/css",
     "controls.js": "text/javascript",
+    "presets.js": "text/javascript",
+    "preview.js": "text/javascript",
+    "transfer.js": "text/javascript",
     "icon.svg": "image/svg+xml",
 }
 NAMES = tuple(_TYPES)
