@@ -15,6 +15,7 @@ from app.engine.engine import MESSAGE_NO_MODEL
 from app.engine.run import LiveRun, RunRequest
 from app.errors import NoModel, NotFound, RefusedInput, RunFailed
 from app.insight.replay import Replay, compare, request_for
+from app.parameters.resolve import resolve
 from app.parameters.validate import validate
 from app.recorder import Recorder
 from app.titles import suggest_title
@@ -63,20 +64,22 @@ class Chat:
         system_prompt: str | None = None,
         prefix: str = "",
         model: str | None = None,
+        inherit: bool = False,
     ) -> Started:
         """Store a user message below ``parent_id`` (default: the shown leaf) and start the reply; without a conversation a new
         one is made, titled from the text. ``requested`` holds only the parameters that are set; ``prefix`` is typed text that
-        the reply starts with. ``model``: load this one first if it isn't the one in memory.
+        the reply starts with. ``model``: load this one first if it isn't the one in memory. ``inherit``: what the conversation has
+        set applies where ``requested`` says nothing.
 
         Raises RefusedInput for a blank or over-long text, BadParameter, NotFound, StoreError.
         """
         self._check(text)
-        checked = self._checked(requested)
+        checked, sources = self._with_kept(requested, conversation_id if inherit else None)
         shown_model = model or self.engine.status().name
         conversation = self._conversation(conversation_id, text, checked, system_prompt, shown_model)
         parent = parent_id or self._leaf(conversation)
         question = Message(new_id(), conversation.id, parent, Role.USER, text)
-        return self._start(conversation, [question], checked, Beginning(prefix), model=model)
+        return self._start(conversation, [question], checked, Beginning(prefix), model=model, sources=sources)
 
     def edit(self, message_id: str, text: str, *, requested: Mapping[str, Json] = EMPTY) -> Started:
         """Make a sibling of a user message with other text and start its reply. Raises as ``send`` does."""
@@ -202,7 +205,30 @@ class Chat:
             raise RefusedInput(sentence)
 
     def _checked(self, requested: Mapping[str, Json]) -> dict[str, Json]:
-        return validate(requested, self.engine.status().facts)
+        """Exact values. Raises BadParameter for what is out of range or can't be done at all by this model on this machine."""
+        facts = self.engine.status().facts
+        checked = validate(requested, facts)
+        resolve(checked, facts)
+        return checked
+
+    def _with_kept(
+        self, requested: Mapping[str, Json], conversation_id: str | None
+    ) -> tuple[dict[str, Json], Mapping[str, str]]:
+        """What was asked for, completed by what a conversation keeps; and where the latter comes from."""
+        checked = self._checked(requested)
+        if conversation_id is None:
+            return checked, EMPTY
+        kept = self.store.conversation(conversation_id).parameters
+        return {**kept, **checked}, {name: "conversation" for name in kept if name not in checked}
+
+    def _settled(self, conversation_id: str, end: str | None) -> list[Message]:
+        """The branch down to ``end``, once every reply on it that was under way is in the store."""
+        if end is None:
+            return []
+        for shown in self.store.branch(conversation_id, end):
+            if shown.message.run and not shown.message.run.status.final:
+                self.wait_until_kept(shown.message.run.id)
+        return [shown.message for shown in self.store.branch(conversation_id, end)]
 
     def _message(self, message_id: str, role: Role) -> Message:
         message = self.store.message(message_id)
@@ -250,6 +276,7 @@ class Chat:
         *,
         parent_id: str | None = None,
         model: str | None = None,
+        sources: Mapping[str, str] = EMPTY,
     ) -> Started:
         """Store the new messages, an empty reply and its run in one transaction; then queue the run."""
         beginning = beginning or Beginning()
@@ -261,14 +288,15 @@ class Chat:
         reply = Message(new_id(), conversation.id, parent, Role.ASSISTANT, beginning.text)
         run = Run(new_id(), reply.id, requested=requested)
         self.store.begin_run([*new, reply], run)
-        path = self.store.branch(conversation.id, above) if above else ()
         request = RunRequest(
             run.id,
             conversation.id,
             reply.id,
-            messages=(*(shown.message for shown in path), *new),
+            messages=tuple(new),
+            history=lambda: (*self._settled(conversation.id, above), *new),
             system_prompt=conversation.system_prompt,
             requested=requested,
+            sources=sources,
             prefix_text=beginning.text,
             prefix_ids=beginning.ids,
             prompt_ids=beginning.prompt_ids,

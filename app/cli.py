@@ -125,6 +125,7 @@ def ask(
                 requested=requested,
                 system_prompt=system,
                 model=model or chat.settings.model,
+                inherit=True,
             )
             try:
                 ended = started.run.result() if as_json else command.stream(started)

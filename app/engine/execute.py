@@ -104,7 +104,7 @@ class Execution:
         prompt = build_prompt(
             self.loaded.tokenizer,
             facts,
-            request.messages,
+            request.history() if request.history else request.messages,
             system_prompt=request.system_prompt,
             prefix="" if request.prefix_ids else request.prefix_text,
             reserve=reserve_for(values, facts),

@@ -17,7 +17,8 @@ from app.engine.inside import Inside
 class RunRequest:
     """Everything a run needs, frozen at submit.
 
-    ``messages``: the branch up to and including the user message. ``prefix_ids``: output tokens the reply starts with (continue,
+    ``messages``: the branch up to and including the user message; with ``history`` it is asked for when the run begins, since a reply
+    above it may still be under way when this one is queued. ``prefix_ids``: output tokens the reply starts with (continue,
     branch from a token), whose text is ``prefix_text``; a typed prefix ("start the reply with") has text but no ids.
     ``prompt_ids``: the exact prompt of an earlier run to go on from, instead of building one. ``model``: the name to run on, None for
     whichever is loaded.
@@ -30,6 +31,7 @@ class RunRequest:
     system_prompt: str = ""
     requested: Mapping[str, Json] = EMPTY
     sources: Mapping[str, str] = EMPTY
+    history: Callable[[], tuple[Message, ...]] | None = None
     prefix_text: str = ""
     prefix_ids: tuple[int, ...] = ()
     prompt_ids: tuple[int, ...] = ()

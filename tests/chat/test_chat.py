@@ -217,3 +217,56 @@ def test_without_trace_nothing_is_recorded(chat: Chat) -> None:
     started = chat.send("hello", requested={**SHORT, "trace_top_k": 0})
     done(chat, started)
     assert chat.store.trace(started.run.id) is None
+
+
+def test_a_message_sent_while_a_reply_is_written_sees_the_whole_reply(chat: Chat) -> None:
+    first = chat.send("hello", requested={"max_new_tokens": 60, "min_new_tokens": 60, "seed": 2})
+    second = chat.send("and now", conversation_id=first.conversation.id, requested=SHORT)
+    run = done(chat, second)
+    loaded = chat.engine.loaded
+    assert loaded is not None
+    assert first.run.text()
+    assert first.run.text() in loaded.tokenizer.decode(list(run.prompt_ids))
+
+
+def test_stop_then_send_at_once_shows_the_model_the_partial_reply(chat: Chat) -> None:
+    first = chat.send("hello", requested=LONG)
+    for _, event in first.run.events():
+        if isinstance(event, TextDelta):
+            break
+    chat.stop(first.run.id)
+    run = done(chat, chat.send("and now", conversation_id=first.conversation.id, requested=SHORT))
+    loaded = chat.engine.loaded
+    assert loaded is not None
+    assert first.run.text() in loaded.tokenizer.decode(list(run.prompt_ids))
+    assert run.status is RunStatus.DONE
+
+
+def test_a_conversation_keeps_its_parameters_for_who_inherits_them(chat: Chat) -> None:
+    first = chat.send("hello", requested={**SHORT, "top_k": 9})
+    done(chat, first)
+    run = done(chat, chat.send("more", conversation_id=first.conversation.id, requested={"seed": 6}, inherit=True))
+    assert (run.effective["top_k"], run.effective["max_new_tokens"], run.seed) == (9, 8, 6)
+    assert run.explained["top_k"]["source"] == "conversation"
+
+
+def test_what_this_model_can_not_do_is_refused_before_anything_is_stored(chat: Chat) -> None:
+    done(chat, chat.send("hello", requested=SHORT))
+    with pytest.raises(BadParameter, match="use_mtp"):
+        chat.send("hello", requested={"use_mtp": True})
+    assert len(chat.store.conversations().hits) == 1
+
+
+def test_a_reply_replays_identically_also_when_it_was_stopped_or_continued(chat: Chat) -> None:
+    started = chat.send("hello", requested={**LONG, "do_sample": True, "temperature": 1.5})
+    for _, event in started.run.events():
+        if isinstance(event, TextDelta):
+            break
+    chat.stop(started.run.id)
+    done(chat, started)
+    further = chat.continue_reply(started.reply.id, requested={**SHORT, "do_sample": True, "temperature": 1.5})
+    done(chat, further)
+    for run_id in (started.run.id, further.run.id):
+        replay = chat.check_replay(run_id, chat.replay(run_id), 60)
+        assert replay.identical, replay
+    assert len(chat.store.conversations().hits) == 1
