@@ -12,13 +12,11 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import nn
 
-from app.models.packing import BLOCKSIZE, Layout, fits, levels, unpack
+from app.models.packing import BLOCKSIZE, Layout, dense_from_rows, fits, levels, unpack
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
 
-DENSE_FROM_ROWS = 64
-"""From here on unpacking an expert and multiplying densely is quicker than its 4-bit kernel (measured at 2560 x 3072)."""
 WEIGHTS = ("gate_up_proj", "down_proj")
 SCALES = "_absmax"
 
@@ -55,6 +53,7 @@ class FourBitExperts(nn.Module):
         kind: Any = type(original)
         self._gate = kind._apply_gate  # noqa: SLF001  (some architectures bring their own)
         self.code = levels(scheme)
+        self.dense_from_rows = dense_from_rows()
         for name in WEIGHTS:
             self._placeholders(name, getattr(original, name))
         self.num_experts = len(getattr(original, WEIGHTS[0]))
@@ -97,7 +96,7 @@ class FourBitExperts(nn.Module):
         """Rows [n, columns] times one expert's weight: [n, rows of the weight], in the rows' dtype."""
         codes = getattr(self, name)[expert]
         scales = getattr(self, name + SCALES)[expert]
-        if self.layout == "canonical" or rows.shape[0] >= DENSE_FROM_ROWS:
+        if self.layout == "canonical" or rows.shape[0] >= self.dense_from_rows:
             return nn.functional.linear(rows, unpack(codes, scales, self.scheme, self.layout, rows.dtype))
         ops: Any = torch.ops.bitsandbytes
         shape = (codes.shape[0], codes.shape[1] * 2)

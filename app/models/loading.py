@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 from app.errors import ModelDamaged
 from app.models.catalogue import resolve
+from app.models.dense_prefill import prefill_densely
 from app.models.describe import describe, round_trip_warning
 from app.models.facts import ModelFacts
 from app.models.measure import LoadReport, PeakMemory, weigh
@@ -66,6 +67,7 @@ def load_model(
         model, tokenizer = _open(checkpoint, options, watch)
         watch.step("Warming up")
         warm_up(model)
+        prefill_densely(model)
     weights = weigh(model)
     for warning in (*checkpoint.notices, *_doubts(tokenizer, weights.plain, options)):
         hear(heard, warning)
