@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import os
-import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -12,7 +11,6 @@ HARMLESS = (
     "Failed to load CPU gemm_4bit_forward",  # an optional kernel package; bitsandbytes' own kernel is used
     "torch_dtype` is deprecated",
     "The fast path is not available",
-    "`torch.jit.script_method` is deprecated",  # bitsandbytes decorates its own functions with it
     "LOAD REPORT",  # missing and unexpected keys are judged from the loading info
 )
 _LOUD = ("transformers", "bitsandbytes", "accelerate", "huggingface_hub", "torch")
@@ -38,7 +36,9 @@ def hear(into: list[str], message: str) -> None:
 
 @contextmanager
 def listening() -> Iterator[list[str]]:
-    """Within it, warnings of the model libraries land in the yielded list instead of on the terminal.
+    """Within it, what the model libraries log as warnings lands in the yielded list instead of on the terminal.
+
+    Python's own warnings are left alone: their filters belong to the whole process, and a load runs beside other threads.
 
     Also keeps the tokenizers library from warning about forked processes. Not re-entrant across threads: one load at a time.
     """
@@ -50,14 +50,10 @@ def listening() -> Iterator[list[str]]:
     handler = _Heard(heard)
     loggers = [logging.getLogger(name) for name in _LOUD]
     before = [(logger.handlers[:], logger.propagate) for logger in loggers]
-    with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("default")
-        for logger in loggers:
-            logger.handlers, logger.propagate = [handler], False
-        try:
-            yield heard
-        finally:
-            for logger, (handlers, propagate) in zip(loggers, before, strict=True):
-                logger.handlers, logger.propagate = handlers, propagate
-            for warning in caught:
-                hear(heard, str(warning.message))
+    for logger in loggers:
+        logger.handlers, logger.propagate = [handler], False
+    try:
+        yield heard
+    finally:
+        for logger, (handlers, propagate) in zip(loggers, before, strict=True):
+            logger.handlers, logger.propagate = handlers, propagate
