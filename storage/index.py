@@ -1,14 +1,13 @@
 """The full-text index over titles and messages: what goes into it, and how it is kept true.
 
 Two contentless FTS5 tables, keyed like the rows they index. ``text`` holds words; ``pairs`` holds each Chinese, Japanese or
-Korean character and each emoji alone and with its right neighbour, because those scripts put no blanks between words. ``model``
-and ``flags`` let filters be part of the same match, which keeps them quick. A contentless table forgets an entry only when
+Korean character and each emoji alone and with its right neighbour, because those scripts put no blanks between words. ``flags``
+let filters be part of the same match, which keeps them quick. A contentless table forgets an entry only when
 given the very words it was made of: so whatever changes an indexed row calls ``remove`` before and ``add`` afterwards.
 """
 
 from __future__ import annotations
 
-import json
 import re
 import sqlite3
 import unicodedata
@@ -35,7 +34,7 @@ _TOKENIZER = "unicode61 remove_diacritics 2 categories 'L* N* Co So'"
 def create(db: sqlite3.Connection) -> None:
     """Make the two empty index tables."""
     options = f"""content='', prefix='2 3', tokenize="{_TOKENIZER}\""""
-    db.execute(f"CREATE VIRTUAL TABLE message_search USING fts5(text, pairs, model, flags, {options})")
+    db.execute(f"CREATE VIRTUAL TABLE message_search USING fts5(text, pairs, flags, {options})")
     db.execute(f"CREATE VIRTUAL TABLE title_search USING fts5(text, pairs, {options})")
 
 
@@ -62,23 +61,14 @@ def _grams(runs: Iterable[str]) -> set[str]:
 
 
 _ROW = """
-    SELECT m.key, m.role, m.content, m.indexed, c.model, r.message AS run_key, r.status, r.finish_reason, r.error, r.effective,
-           f.body AS fingerprint
-    FROM messages m JOIN conversations c ON c.key = m.conversation
-    LEFT JOIN runs r ON r.message = m.key LEFT JOIN documents f ON f.key = r.fingerprint
+    SELECT m.key, m.role, m.content, r.message AS run_key, r.status, r.error, r.effective, r.fingerprint
+    FROM messages m LEFT JOIN runs r ON r.message = m.key
 """
 
 
-def _entry(row: sqlite3.Row) -> tuple[int, str, str, str, str]:
+def _entry(row: sqlite3.Row) -> tuple[int, str, str, str]:
     text, pairs = split(row["content"])
-    return row["key"], text, pairs, _model(row), " ".join(_flags(row))
-
-
-def _model(row: sqlite3.Row) -> str:
-    """The model of a reply; only of a generated one, because a conversation's model may change afterwards."""
-    if row["fingerprint"] is None:
-        return ""
-    return normal(str(json.loads(row["fingerprint"]).get("name") or ""))
+    return row["key"], text, pairs, " ".join(_flags(row))
 
 
 def _flags(row: sqlite3.Row) -> Iterator[str]:
@@ -91,8 +81,18 @@ def _flags(row: sqlite3.Row) -> Iterator[str]:
         yield "haserror"
     if row["status"] in {"stopped", "interrupted"}:
         yield f"has{row['status']}"
-    if row["effective"] is not None:
-        yield f"e{row['effective']}"
+    for column in DOCUMENTS:
+        if row[column] is not None:
+            yield document_flag(column, row[column])
+
+
+DOCUMENTS = ("effective", "fingerprint")
+"""The columns of runs whose documents can be searched for."""
+
+
+def document_flag(column: str, key: int) -> str:
+    """The flag of messages whose run has that document in that column."""
+    return f"{column}{key}"
 
 
 def remove(db: sqlite3.Connection, keys: Iterable[int]) -> None:
@@ -101,7 +101,7 @@ def remove(db: sqlite3.Connection, keys: Iterable[int]) -> None:
         row = db.execute(_ROW + " WHERE m.key = ? AND m.indexed", (key,)).fetchone()
         if row is not None:
             db.execute(
-                "INSERT INTO message_search (message_search, rowid, text, pairs, model, flags) VALUES ('delete', ?, ?, ?, ?, ?)",
+                "INSERT INTO message_search (message_search, rowid, text, pairs, flags) VALUES ('delete', ?, ?, ?, ?)",
                 _entry(row),
             )
             db.execute("UPDATE messages SET indexed = 0 WHERE key = ?", (key,))
@@ -114,9 +114,7 @@ def add(db: sqlite3.Connection, keys: Iterable[int]) -> None:
             _ROW + " WHERE m.key = ? AND NOT m.indexed AND m.trashed_at IS NULL AND r.owner IS NULL", (key,)
         ).fetchone()
         if row is not None:
-            db.execute(
-                "INSERT INTO message_search (rowid, text, pairs, model, flags) VALUES (?, ?, ?, ?, ?)", _entry(row)
-            )
+            db.execute("INSERT INTO message_search (rowid, text, pairs, flags) VALUES (?, ?, ?, ?)", _entry(row))
             db.execute("UPDATE messages SET indexed = 1 WHERE key = ?", (key,))
 
 

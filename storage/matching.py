@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-import json
 import sqlite3
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import pairwise
 
-from storage.index import RUN, normal
+from app.conversation import EMPTY, Json
+from storage.index import RUN, document_flag, normal
 from storage.query import Query, known
+from storage.rows import load_mapping
 
 _SHORTEST_BEGINNING = 2
 """A single letter is a word in messages, not a beginning: as such it would match nearly all of them, and slowly."""
@@ -20,15 +21,23 @@ _LISTABLE = 500
 
 @dataclass(frozen=True, slots=True)
 class Match:
-    """FTS5 terms, all of which must hold: ``titles`` for titles, ``words`` and ``filters`` for messages. ``literal``:
-    case-folded texts that must occur as they are, because the index knows only their parts. ``documents``: keys of the
-    effective parameters that are wanted, None for any."""
+    """FTS5 terms, all of which must hold: ``titles`` for titles, ``words`` and ``filters`` for messages.
+
+    ``literal``: case-folded texts that must occur as they are, because the index knows only their parts. ``documents``: which
+    documents a message's run may have, by column of runs; ``listed`` says that the filters see to that.
+    """
 
     titles: tuple[str, ...]
     words: tuple[str, ...]
     filters: tuple[str, ...]
     literal: tuple[str, ...] = ()
-    documents: frozenset[int] | None = None
+    documents: Mapping[str, frozenset[int]] = EMPTY
+    listed: bool = True
+
+    @property
+    def impossible(self) -> bool:
+        """Whether no run has what is wanted."""
+        return not all(self.documents.values())
 
     @property
     def title(self) -> str:
@@ -56,12 +65,14 @@ def match(db: sqlite3.Connection, query: Query) -> Match:
         for term in _terms(piece, beginning=place == last and len(piece) >= _SHORTEST_BEGINNING)
     ]
     literal = tuple(piece.casefold() for piece in pieces if RUN.match(piece) and len(piece) > 2)
-    filters = [f"flags : {quote(flag)}" for flag in query.flags] + [f"model : {quote(name)} *" for name in query.models]
-    documents = _documents(db, query) if query.conditions else None
-    if documents is not None:
-        names = " OR ".join(quote(f"e{key}") for key in sorted(documents))
-        filters.append(f"flags : ({names})" if 0 < len(documents) <= _LISTABLE else 'flags : "roleassistant"')
-    return Match(tuple(titles), tuple(words), tuple(filters), literal, documents)
+    documents = _documents(db, query)
+    listed = all(len(keys) <= _LISTABLE for keys in documents.values())
+    filters = [f"flags : {quote(flag)}" for flag in query.flags]
+    if documents and not listed:
+        filters.append('flags : "roleassistant"')
+    elif all(documents.values()):
+        filters += [_any_of(column, keys) for column, keys in documents.items()]
+    return Match(tuple(titles), tuple(words), tuple(filters), literal, documents, listed)
 
 
 def quote(text: str) -> str:
@@ -88,15 +99,29 @@ def _terms(piece: str, *, beginning: bool) -> Iterator[str]:
             yield f"pairs : {quote(pair)}"
 
 
-_DISTINCT = """
-    WITH RECURSIVE used (key) AS (
-        SELECT min(effective) FROM runs
-        UNION ALL SELECT (SELECT min(effective) FROM runs WHERE effective > used.key) FROM used WHERE used.key IS NOT NULL
-    )
-    SELECT d.key, d.body FROM used JOIN documents d ON d.key = used.key
-"""
-"""The distinct effective parameters, by hopping along the index instead of reading it all."""
+def _any_of(column: str, keys: frozenset[int]) -> str:
+    return f"flags : ({' OR '.join(quote(document_flag(column, key)) for key in sorted(keys))})"
 
 
-def _documents(db: sqlite3.Connection, query: Query) -> frozenset[int]:
-    return frozenset(key for key, body in db.execute(_DISTINCT) if query.holds(json.loads(body)))
+def _documents(db: sqlite3.Connection, query: Query) -> Mapping[str, frozenset[int]]:
+    """The documents that fulfil the query's filters, by column of runs."""
+    wanted: dict[str, Callable[[Mapping[str, Json]], bool]] = {}
+    if query.conditions:
+        wanted["effective"] = query.holds
+    if query.models:
+        wanted["fingerprint"] = query.names
+    return {
+        column: frozenset(key for key, body in db.execute(_distinct(column)) if holds(load_mapping(body)))
+        for column, holds in wanted.items()
+    }
+
+
+def _distinct(column: str) -> str:
+    """The distinct documents of a column of runs, found by hopping along its index instead of reading it all."""
+    return f"""
+        WITH RECURSIVE used (key) AS (
+            SELECT min({column}) FROM runs
+            UNION ALL SELECT (SELECT min({column}) FROM runs WHERE {column} > used.key) FROM used WHERE used.key IS NOT NULL
+        )
+        SELECT d.key, d.body FROM used JOIN documents d ON d.key = used.key
+    """  # noqa: S608 (columns of our own)

@@ -82,6 +82,11 @@ class Query:
         first = 0 if self.after is None else key_at(self.after)
         return first, _FOREVER if self.before is None else key_at(self.before) - 1
 
+    def names(self, fingerprint: Mapping[str, Json]) -> bool:
+        """Whether a run's model has all that was typed after ``model:`` in its name."""
+        name = normal(str(fingerprint.get("name") or "")).casefold()
+        return all(typed.casefold() in name for typed in self.models)
+
     def holds(self, effective: Mapping[str, Json]) -> bool:
         """Whether a run's effective parameters fulfil all conditions."""
         return all(condition.holds(effective) for condition in self.conditions)

@@ -19,7 +19,7 @@ _NEAR = 20_000
 def answer(db: sqlite3.Connection, query: Query, *, trashed: bool, offset: int, limit: int) -> Page:
     """A page of conversations that match."""
     wanted = match(db, query)
-    if wanted.documents == frozenset():
+    if wanted.impossible:
         return Page((), more=False)
     found: dict[int, int | None] = {}
     others: set[int] = set()
@@ -93,17 +93,17 @@ def _messages(db: sqlite3.Connection, query: Query, wanted: Match) -> Iterable[t
         return _punctuation(db, query)
     rows = db.execute(_MESSAGES, (wanted.message, *query.keys))
     rows.row_factory = None  # plain tuples: a frequent word has thousands
-    if wanted.documents is None and not wanted.literal:
+    if wanted.listed and not wanted.literal:
         return rows
     return (row for row in rows if _wanted(db, wanted, row[1]) and _occurs(db, wanted, row[1]))
 
 
 def _wanted(db: sqlite3.Connection, wanted: Match, message: int) -> bool:
-    """Whether a message's run had parameters that fulfil the conditions."""
-    if wanted.documents is None:
+    """Whether a message's run has the documents that are wanted, where the expression doesn't say so."""
+    if wanted.listed:
         return True
-    row = db.execute("SELECT effective FROM runs WHERE message = ?", (message,)).fetchone()
-    return row is not None and row["effective"] in wanted.documents
+    row = db.execute("SELECT effective, fingerprint FROM runs WHERE message = ?", (message,)).fetchone()
+    return row is not None and all(row[column] in keys for column, keys in wanted.documents.items())
 
 
 def _occurs(db: sqlite3.Connection, wanted: Match, message: int) -> bool:
