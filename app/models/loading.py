@@ -22,10 +22,11 @@ from app.models.catalogue import resolve
 from app.models.dense_prefill import prefill_densely
 from app.models.describe import describe, round_trip_warning
 from app.models.facts import ModelFacts
-from app.models.measure import LoadReport, PeakMemory, weigh
+from app.models.measure import LoadReport, PeakMemory, Weights, weigh
 from app.models.options import LoadOptions
 from app.models.preparation import Checkpoint, checkpoint_for
 from app.models.quiet import hear, listening
+from app.models.source import Source
 from app.models.translate import translated
 from app.models.watch import Watch
 from app.settings import Settings
@@ -62,26 +63,38 @@ def load_model(
     watch = _watch(progress, cancelled)
     started = time.monotonic()
     source = resolve(name)
-    with translated(source.label), listening() as heard, PeakMemory() as peak:
-        checkpoint = checkpoint_for(source, settings, options, watch)
-        model, tokenizer = _open(checkpoint, options, watch)
-        watch.step("Warming up")
-        warm_up(model)
-        prefill_densely(model)
-    weights = weigh(model)
-    for warning in (*checkpoint.notices, *_doubts(tokenizer, weights.plain, options)):
-        hear(heard, warning)
-    report = LoadReport(
+    with translated(source.label):
+        with listening() as heard, PeakMemory() as peak:
+            checkpoint, model, tokenizer = _ready(source, settings, options, watch)
+        weights = weigh(model)
+        for warning in (*checkpoint.notices, *_doubts(tokenizer, weights.plain, options)):
+            hear(heard, warning)
+        facts = describe(source, checkpoint.folder, model, tokenizer, options, checkpoint.origin)
+    return LoadedModel(model, tokenizer, facts, _report(weights, peak.nbytes, time.monotonic() - started, heard))
+
+
+def _ready(
+    source: Source, settings: Settings, options: LoadOptions, watch: Watch
+) -> tuple[Checkpoint, PreTrainedModel, PreTrainedTokenizerBase]:
+    """What takes long and can fail, in a frame of its own: an error lets go of what it holds."""
+    checkpoint = checkpoint_for(source, settings, options, watch)
+    model, tokenizer = _open(checkpoint, options, watch)
+    watch.step("Warming up")
+    warm_up(model)
+    prefill_densely(model)
+    return checkpoint, model, tokenizer
+
+
+def _report(weights: Weights, peak_bytes: int, seconds: float, warnings: list[str]) -> LoadReport:
+    return LoadReport(
         resident_bytes=sum(weights.bytes_by_dtype.values()),
         bytes_by_dtype=dict(weights.bytes_by_dtype),
         share_4bit=_share(weights.parameters_4bit, weights.parameters),
         linear_share_4bit=_share(weights.linear_4bit, weights.linear),
-        peak_bytes=peak.nbytes,
-        seconds=time.monotonic() - started,
-        warnings=tuple(heard),
+        peak_bytes=peak_bytes,
+        seconds=seconds,
+        warnings=tuple(warnings),
     )
-    facts = describe(source, checkpoint.folder, model, tokenizer, options, checkpoint.origin)
-    return LoadedModel(model, tokenizer, facts, report)
 
 
 def prepare_model(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 from collections.abc import Iterator
 from contextlib import contextmanager
+from traceback import clear_frames
 
 from app.errors import FaderError, ModelDamaged, ModelError, OutOfMemory, UnsupportedModel
 
@@ -17,12 +18,17 @@ _MISFIT = "issues during automatic conversion of the weights"
 
 @contextmanager
 def translated(label: str) -> Iterator[None]:
-    """Within it, any exception about the model ``label`` leaves as a ModelError; Fader's own errors pass unchanged."""
+    """Within it, any exception about the model ``label`` leaves as a ModelError; Fader's own errors pass unchanged.
+
+    Either way the frames below let go of what they hold: an error that is kept for display must not keep half a model in memory.
+    """
     try:
         yield
-    except FaderError:
+    except FaderError as known:
+        clear_frames(known.__traceback__)
         raise
     except Exception as cause:
+        clear_frames(cause.__traceback__)
         raise as_model_error(label, cause) from cause
 
 
@@ -35,7 +41,7 @@ def as_model_error(label: str, cause: Exception) -> ModelError:
         return OutOfMemory(
             f"There is not enough memory to load {label}. Choose a smaller model, a shorter context, or close other programs."
         )
-    if isinstance(cause, OSError) and cause.errno == errno.ENOSPC:
+    if (isinstance(cause, OSError) and cause.errno == errno.ENOSPC) or "no space left" in low:
         return ModelError(
             f"There is no space left on the disk to prepare {label}. Free some space or set FADER_CACHE to another disk."
         )

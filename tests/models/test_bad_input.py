@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import gc
 import json
+import weakref
 from pathlib import Path
 from typing import Any
 
@@ -147,6 +149,7 @@ def test_not_enough_memory(settings: Settings, llama: Path, monkeypatch: pytest.
         ),
         (torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB"), OutOfMemory),
         (OSError(28, "No space left on device"), ModelError),
+        (RuntimeError("I/O error: No space left on device (os error 28)"), ModelError),
         (ImportError("Loading an AWQ model requires `gptqmodel`"), UnsupportedModel),
         (RuntimeError("something else\nwith a long tail"), ModelError),
     ],
@@ -156,6 +159,22 @@ def test_what_libraries_raise_becomes_a_sentence(cause: Exception, kind: type[Mo
     assert type(error) is kind
     assert "Some-Model" in str(error)
     assert "long tail" not in str(error)
+
+
+def test_an_error_that_is_kept_keeps_no_model(settings: Settings, llama: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The engine shows the error for as long as the user likes; the half-loaded model must be gone by then."""
+    alive: list[weakref.ref[Any]] = []
+
+    def fail(model: Any) -> None:
+        alive.append(weakref.ref(model))
+        raise RuntimeError("no kernel image is available")
+
+    monkeypatch.setattr("app.models.loading.warm_up", fail)
+    with pytest.raises(ModelError) as caught:
+        load_model(str(llama), settings)
+    gc.collect()
+    assert caught.value.__cause__ is not None
+    assert alive[0]() is None
 
 
 def test_after_a_refusal_the_next_model_loads(settings: Settings, tmp_path: Path, llama: Path) -> None:
