@@ -23,11 +23,17 @@ NEAR = 256
 """Candidates looked at first; the whole vocabulary is sorted only when the draw falls beyond them."""
 
 
-def generators(seed: int, count: int) -> list[torch.Generator]:
-    """One generator per sequence; sequence ``i`` draws as a run of its own with seed ``seed + i`` would."""
+def generators(seed: int, count: int, position: int = 0) -> list[torch.Generator]:
+    """One generator per sequence; sequence ``i`` draws as a run of its own with seed ``seed + i`` would.
+
+    ``position``: draws already used, so that a reply that goes on from its first tokens draws as if it had never been cut.
+    """
     import torch
 
-    return [torch.Generator().manual_seed((seed + index) % SEED_LIMIT) for index in range(count)]
+    made = [torch.Generator().manual_seed((seed + index) % SEED_LIMIT) for index in range(count)]
+    for _ in range(position):
+        draws(made)
+    return made
 
 
 def draws(sources: Sequence[torch.Generator]) -> list[float]:
