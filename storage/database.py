@@ -45,6 +45,7 @@ def connect(path: Path, access: Access = Access(), *, busy_ms: int = BUSY_MS) ->
     db = sqlite3.connect(uri, uri=True, timeout=busy_ms / 1000, isolation_level=None, check_same_thread=False)
     try:
         db.row_factory = sqlite3.Row
+        db.text_factory = _decode
         db.execute("PRAGMA foreign_keys = ON")
         db.execute(f"PRAGMA cache_size = -{_CACHE_KIB}")
         if not access.read_only:
@@ -54,6 +55,11 @@ def connect(path: Path, access: Access = Access(), *, busy_ms: int = BUSY_MS) ->
         db.close()
         raise
     return db
+
+
+def _decode(text: bytes) -> str:
+    """Stored text; a byte that went bad on the disk costs one character, not the conversation."""
+    return text.decode(errors="replace")
 
 
 @contextmanager

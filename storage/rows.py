@@ -8,15 +8,19 @@ from __future__ import annotations
 
 import json
 import sqlite3
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, fields
 from datetime import UTC, datetime, timedelta
-from functools import lru_cache
+from functools import lru_cache, wraps
 from types import MappingProxyType
-from typing import Any
+from typing import Any, ParamSpec, TypeVar
 
 from app.conversation import EMPTY, Conversation, FinishReason, Json, Message, Role, Run, RunStatus, Stats
+from app.errors import DamagedDatabase
 from storage.tokens import Tokens
+
+P = ParamSpec("P")
+T = TypeVar("T")
 
 Row = sqlite3.Row
 
@@ -83,6 +87,22 @@ def load_stats(text: str) -> Stats:
     return Stats(**{name: value for name, value in json.loads(text).items() if name in _STATS})
 
 
+def _sound(convert: Callable[P, T]) -> Callable[P, T]:
+    """A converter whose failure says that the row is damaged."""
+
+    @wraps(convert)
+    def converted(*args: P.args, **kwargs: P.kwargs) -> T:
+        try:
+            return convert(*args, **kwargs)
+        except (ValueError, TypeError, OverflowError, RecursionError) as error:
+            raise DamagedDatabase(
+                f"A row of the database is damaged ({error}). The newest backup may have it whole."
+            ) from error
+
+    return converted
+
+
+@_sound
 def conversation_of(row: Row) -> Conversation:
     """A conversation from its row."""
     return Conversation(
@@ -99,6 +119,7 @@ def conversation_of(row: Row) -> Conversation:
     )
 
 
+@_sound
 def message_of(row: Row, conversation_id: str, parent_id: str | None, run: Run | None) -> Message:
     """A message from its row; its neighbours in the tree are known to the caller."""
     return Message(
@@ -128,6 +149,7 @@ RUN_JOINS = """
 """
 
 
+@_sound
 def run_of(row: Row, message_id: str, tokens: Tokens) -> Run:
     """A run from a row with ``RUN_COLUMNS`` and its token ids."""
     seed = row["seed"]

@@ -13,6 +13,8 @@ from array import array
 from collections.abc import Sequence
 from typing import NamedTuple, TypeAlias
 
+from app.errors import DamagedDatabase
+
 Ids: TypeAlias = tuple[int, ...]
 
 _DEEPEST = 24
@@ -50,7 +52,10 @@ def unpack(data: bytes | None) -> Ids:
     """The ids that ``pack`` stored."""
     if data is None:
         return ()
-    numbers = array(chr(data[0]), zlib.decompress(memoryview(data)[1:]))
+    try:
+        numbers = array(chr(data[0]), zlib.decompress(memoryview(data)[1:]))
+    except (ValueError, IndexError, zlib.error) as error:
+        raise DamagedDatabase(f"Token ids in the database are damaged ({error}).") from error
     if sys.byteorder == "big":
         numbers.byteswap()
     return tuple(numbers)

@@ -12,7 +12,7 @@ import pytest
 
 from app.errors import DamagedDatabase
 from app.settings import DATABASE_NAME
-from storage import open_store, opening
+from storage import Store, open_store, opening
 from tests.storage import samples
 
 _PAGE = 4096
@@ -134,23 +134,43 @@ def test_a_truncated_file_is_recovered_in_part(fader_home: Path) -> None:
     assert len(found & said) > len(said) / 3
 
 
-def test_wherever_a_file_is_damaged_it_opens_or_says_why(fader_home: Path) -> None:
-    said = _filled(fader_home, 6)
+def test_wherever_a_file_is_damaged_it_opens_and_shows_or_says_why(fader_home: Path) -> None:
+    _filled(fader_home, 6)
     path = fader_home / DATABASE_NAME
     sound = path.read_bytes()
     rng = random.Random(11)
-    for _ in range(25):
+    shown = refused = 0
+    for _ in range(40):
         data = bytearray(sound)
-        start = rng.randrange(len(data))
-        data[start : start + rng.choice([1, 16, 600, 9000])] = rng.randbytes(rng.choice([1, 16, 600, 9000]))
+        start, length = rng.randrange(len(data)), rng.choice([1, 16, 600, 9000])
+        data[start : start + length] = rng.randbytes(length)
         path.write_bytes(data)
         opened = open_store(fader_home)
-        for hit in opened.conversations(limit=1000).hits:
-            opened.messages(hit.conversation.id)
-        opened.close()
+        try:
+            for hit in opened.conversations(limit=1000).hits:
+                shown += len(opened.messages(hit.conversation.id))
+            opened.conversations("lorem has:error")
+        except DamagedDatabase:
+            refused += 1
+        finally:
+            opened.close()
         for leftover in fader_home.glob("fader.db*"):
             leftover.unlink()
-    assert said
+    assert shown > 20 * 6 * 8
+    assert refused < 10
+
+
+def test_a_byte_gone_bad_in_a_text_costs_a_character(store: Store) -> None:
+    talk = samples.conversation(store)
+    asked, reply = samples.exchange(store, talk.id, None, "question", "reply")
+    store._db.write(
+        lambda db: db.execute("UPDATE messages SET content = CAST(x'61ff62' AS TEXT) WHERE id = ?", (asked.id,))
+    )
+    assert samples.texts(store, talk.id) == ["a\ufffdb", "reply"]
+    store._db.write(lambda db: db.execute("UPDATE runs SET stats = '{' WHERE status = 'done'"))
+    with pytest.raises(DamagedDatabase, match="backup"):
+        store.message(reply.id)
+    assert store.message(asked.id).content == "a\ufffdb"
 
 
 def test_a_damaged_file_that_another_fader_uses_is_left_alone(fader_home: Path) -> None:
