@@ -31,8 +31,8 @@ def router(chat: Chat) -> APIRouter:
 
     @routes.post("/tokens")
     def tokenized(typed: Typed) -> Json:
-        desk = chat.engine.desk
-        return {"entries": [] if desk is None else forms(desk, get(typed.name), typed.text), "model": desk is not None}
+        row, desk = get(typed.name), chat.engine.desk
+        return {"entries": [] if desk is None else forms(desk, row, typed.text), "model": desk is not None}
 
     return routes
 

@@ -126,20 +126,28 @@ def compilation(row: Parameter) -> Fields:
         fullgraph = gr.Checkbox(default["fullgraph"], label="fullgraph", **_BELOW)
         choices: list[tuple[str, str | int | float]] = [("torch decides", "null"), ("on", "true"), ("off", "false")]
         dynamic = gr.Dropdown(choices, value="null", label="dynamic shapes", filterable=False, **_BELOW)
-        options = gr.Textbox("", label="options (JSON)", max_lines=4, **_BELOW)
+        options = gr.Textbox("", label="options (JSON), instead of a mode", max_lines=4, **_BELOW)
 
     def read(values: Sequence[Any]) -> Json:
         full = _object(COMPILE, values)
+        options = (full["options"] or "").strip() or None
         return {
             **full,
             "dynamic": json.loads(full["dynamic"] or "null"),
-            "options": (full["options"] or "").strip() or None,
+            "options": options,
+            "mode": None if options else full["mode"],
         }
 
     def show(value: Json) -> Sequence[Any]:
         full = {**default, **(value or {})}
         chosen = json.dumps(full["options"]) if full["options"] else ""
-        return [full["mode"], full["backend"], bool(full["fullgraph"]), json.dumps(full["dynamic"]), chosen]
+        return [
+            full["mode"] or default["mode"],
+            full["backend"],
+            bool(full["fullgraph"]),
+            json.dumps(full["dynamic"]),
+            chosen,
+        ]
 
     return Fields((mode, backend, fullgraph, dynamic, options), read, show)
 

@@ -121,7 +121,11 @@ def _choice(row: Parameter, _facts: ModelFacts | None) -> Fields:
     """A list of choices; their values travel as JSON, since false, true, null and texts are among them."""
     choices = [(choice_text(choice), json.dumps(choice)) for choice in row.choices]
     box = gr.Dropdown(choices, value=json.dumps(row.unset_value), filterable=False, **look(row))  # type: ignore[arg-type]
-    return _one(box, lambda value: json.loads(value or "null"), json.dumps, follows=True)
+
+    def show(value: Json) -> str:
+        return json.dumps(value if value in row.choices else row.unset_value)
+
+    return _one(box, lambda value: json.loads(value or "null"), show, follows=True)
 
 
 def choice_text(choice: Json) -> str:

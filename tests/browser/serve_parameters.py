@@ -8,18 +8,32 @@ from __future__ import annotations
 import sys
 from dataclasses import replace
 
+from tokenizers import Tokenizer, decoders, models, pre_tokenizers
+from transformers import PreTrainedTokenizerFast
+
 from app.chat import Chat
 from app.engine.desk import Desk
 from app.engine.engine import ModelStatus
 from app.settings import Settings
 from storage import open_store
-from tests.models.tiny import tiny_tokenizer
 from tests.ui.fakes import FACTS, FakeEngine
 from ui.serve import serve
 
-TOKENIZER = tiny_tokenizer()
-LARGE = replace(FACTS, vocab_size=len(TOKENIZER), eos_token_ids=(TOKENIZER.convert_tokens_to_ids("<|im_end|>"),))
-SMALL = replace(LARGE, name="small", label="Small", context_length=256, generation_defaults={"temperature": 0.6, "top_k": 20})
+
+def byte_tokenizer() -> PreTrainedTokenizerFast:
+    """A token for each byte, and one that ends a turn."""
+    alphabet = sorted(pre_tokenizers.ByteLevel.alphabet())
+    core = Tokenizer(models.BPE(vocab={piece: i for i, piece in enumerate(alphabet)}, merges=[]))
+    core.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    core.decoder = decoders.ByteLevel()
+    return PreTrainedTokenizerFast(tokenizer_object=core, eos_token="<|im_end|>")
+
+
+TOKENIZER = byte_tokenizer()
+LARGE = replace(FACTS, vocab_size=len(TOKENIZER), eos_token_ids=(len(TOKENIZER) - 1,))
+SMALL = replace(
+    LARGE, name="small", label="Small", context_length=256, generation_defaults={"temperature": 0.6, "top_k": 20}
+)
 
 
 class Engine(FakeEngine):
