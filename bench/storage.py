@@ -67,10 +67,10 @@ class Author:
         self.rng = random.Random(seed)
         self.words = sorted({"".join(self.rng.choices(_SYLLABLES, k=self.rng.randint(1, 4))) for _ in range(60_000)})
         self.rng.shuffle(self.words)
-        self.weights = [0.0]
+        self.weights = [1e-9]
         for rank in range(1, len(self.words)):
             self.weights.append(self.weights[-1] + 1 / rank)
-        self.han = [0.0]
+        self.han = [1e-9]
         for rank in range(1, len(_HAN)):
             self.han.append(self.han[-1] + 1 / rank)
         self.ids = [self.rng.randrange(49_152) for _ in range(4_000)]
@@ -78,12 +78,8 @@ class Author:
     def text(self) -> str:
         """Some sentences."""
         if self.rng.random() < 0.1:
-            return "".join(
-                self.rng.choices(_HAN, cum_weights=[weight + 1e-9 for weight in self.han], k=self.rng.randint(20, 150))
-            )
-        words = self.rng.choices(
-            self.words, cum_weights=[weight + 1e-9 for weight in self.weights], k=self.rng.randint(10, 130)
-        )
+            return "".join(self.rng.choices(_HAN, cum_weights=self.han, k=self.rng.randint(20, 150)))
+        words = self.rng.choices(self.words, cum_weights=self.weights, k=self.rng.randint(10, 130))
         return " ".join(words).capitalize() + "."
 
     def conversation(self, count: int, began: datetime) -> tuple[Conversation, list[Message]]:

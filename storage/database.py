@@ -88,6 +88,7 @@ class Database:
         self._closed = False
         with translated(path):
             self._writer_connection = connect(path, access)
+            self._inode = path.stat().st_ino
         self._writer = Thread(target=self._work, name="store-writer", daemon=True)
         self._writer.start()
 
@@ -129,6 +130,13 @@ class Database:
         if self._closed:
             raise StoreError(f"{self.path} has been closed.")
 
+    def _refuse_replaced(self) -> None:
+        """What is written into a file that has been moved or deleted would be lost without a word."""
+        if not self.path.exists() or self.path.stat().st_ino != self._inode:
+            raise StoreError(
+                f"{self.path} has been moved, deleted or replaced. Nothing is kept until Fader is started again."
+            )
+
     def _reader(self) -> sqlite3.Connection:
         try:
             return self._idle.get_nowait()
@@ -153,8 +161,10 @@ class Database:
         while (item := self._jobs.get()) is not None:
             job, future = item
             try:
-                with translated(self.path), transaction(self._writer_connection):
-                    result = job(self._writer_connection)
+                with translated(self.path):
+                    self._refuse_replaced()
+                    with transaction(self._writer_connection):
+                        result = job(self._writer_connection)
             except BaseException as error:  # noqa: BLE001 (it belongs to whoever waits for the job)
                 future.set_exception(error)
             else:

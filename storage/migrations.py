@@ -5,6 +5,8 @@ Never change a step that has been released: add one. Each runs once, in a transa
 
 from __future__ import annotations
 
+import sqlite3
+
 from sqlite_utils import Database, Migrations
 
 from storage import index
@@ -13,6 +15,27 @@ APPLICATION_ID = 0x46616472
 """``Fadr``: tells a Fader file from any other SQLite file (PRAGMA application_id)."""
 
 migrations = Migrations("fader")
+
+
+def pending(db: sqlite3.Connection) -> list[str]:
+    """The names of the steps that a file still lacks."""
+    return [step.name for step in migrations.pending(Database(db, execute_plugins=False))]
+
+
+def applied(db: sqlite3.Connection) -> list[str]:
+    """The names of the steps that made a file what it is, those of a later Fader too."""
+    return [step.name for step in migrations.applied(Database(db, execute_plugins=False))]
+
+
+def known() -> frozenset[str]:
+    """The names of all steps that this Fader knows."""
+    return frozenset(step.name for step in migrations._migrations)  # noqa: SLF001 (there is no public list)
+
+
+def migrate(db: sqlite3.Connection, *, stop_before: str | None = None) -> None:
+    """Bring a file up to date. It is marked as Fader's first, so that one whose making was interrupted is known again."""
+    db.execute(f"PRAGMA application_id = {APPLICATION_ID}")
+    migrations.apply(Database(db, execute_plugins=False), stop_before=stop_before)
 
 
 @migrations(name="001_conversations")
@@ -25,7 +48,6 @@ def conversations(db: Database) -> None:
     ``shown_instead``.
     ``indexed`` says that the search index holds the message's present text: a running reply is indexed when it ends.
     """
-    db.conn.execute(f"PRAGMA application_id = {APPLICATION_ID}")
     db.conn.execute("""
         CREATE TABLE conversations (
             key INTEGER PRIMARY KEY,

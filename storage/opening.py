@@ -12,17 +12,14 @@ from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
 
-from sqlite_utils import Database as Tables
-
 from app.conversation import new_id
 from app.errors import DamagedDatabase, NewerDatabase, StoreBusy, StoreError, StoreReadOnly
 from app.settings import DATABASE_NAME
-from storage import backup, recovery
+from storage import backup, migrations, recovery
 from storage.conversations import Store
 from storage.database import Access, Database, connect
 from storage.faults import translate, translated
 from storage.filesystems import network_file_system
-from storage.migrations import APPLICATION_ID, migrations
 from storage.owners import Owners, exclusively
 
 _OPENING_S = 60.0
@@ -80,7 +77,10 @@ def _open(path: Path, owners: Owners) -> Store:
     with closing(connect(path, access)) as db:
         notices += _migrate(db, path, owners)
     store = Store(Database(path, access), owners, notices, backup.DailyBackups(path))
-    store.interrupt_orphans()
+    try:
+        store.interrupt_orphans()
+    except StoreError as error:  # what is there can be read all the same
+        store.notices += (str(error),)
     return store
 
 
@@ -91,7 +91,7 @@ def _open_to_read(path: Path) -> Store:
         try:
             with closing(connect(path, access)) as db:
                 check_version(db, path)
-                if migrations.pending(Tables(db, execute_plugins=False)):
+                if migrations.pending(db):
                     raise StoreReadOnly(
                         f"{path} is of an earlier Fader and can't be brought up to date without permission to write."
                     )
@@ -153,10 +153,9 @@ def _probe(path: Path) -> sqlite3.Connection:
 def check_version(db: sqlite3.Connection, path: Path) -> None:
     """Raises NewerDatabase for a later Fader's file, StoreError for one that isn't Fader's."""
     tables = {name for (name,) in db.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
-    if tables and db.execute("PRAGMA application_id").fetchone()[0] != APPLICATION_ID:
+    if tables and db.execute("PRAGMA application_id").fetchone()[0] != migrations.APPLICATION_ID:
         raise StoreError(f"{path} is an SQLite file of another program. It was left untouched.")
-    known = {step.name for step in migrations._migrations}  # noqa: SLF001 (there is no public list)
-    unknown = [step.name for step in migrations.applied(Tables(db, execute_plugins=False)) if step.name not in known]
+    unknown = [name for name in migrations.applied(db) if name not in migrations.known()]
     if unknown:
         raise NewerDatabase(
             f"{path} was written by a later version of Fader (it knows {', '.join(unknown)}). It was left untouched; update Fader."
@@ -185,19 +184,18 @@ def first_fault(db: sqlite3.Connection, *, seconds: float | None) -> str | None:
 
 def _migrate(db: sqlite3.Connection, path: Path, owners: Owners) -> list[str]:
     """Bring the file up to date; a file with content is backed up first. Returns what to tell the user."""
-    tables = Tables(db, execute_plugins=False)
-    pending = migrations.pending(tables)
+    pending = migrations.pending(db)
     if not pending:
         return []
     notices = []
-    if migrations.applied(tables):
+    if migrations.applied(db):
         if owners.others():
             raise StoreBusy(
                 f"An earlier version of Fader is using {path}. Close it first, so that the file can be brought up to date."
             )
-        copy = backup.before(path, pending[0].name)
+        copy = backup.before(path, pending[0])
         notices.append(
             f"The conversations were brought up to date for this version of Fader. A copy of before is in {copy}."
         )
-    migrations.apply(tables)
+    migrations.migrate(db)
     return notices

@@ -13,13 +13,11 @@ from contextlib import closing
 from datetime import datetime
 from pathlib import Path
 
-from sqlite_utils import Database as Tables
-
 from app.errors import StoreError
 from storage import index
 from storage.backup import folder, remove_log, sync
 from storage.database import Access, connect, transaction
-from storage.migrations import migrations
+from storage.migrations import migrate
 
 _TABLES = ("documents", "conversations", "messages", "runs", "run_tokens", "traces", "presets", "settings")
 """In an order in which references point backwards."""
@@ -75,7 +73,7 @@ def set_aside(path: Path) -> Path:
 def _salvage(damaged: Path, fresh: Path) -> dict[str, int]:
     """Make ``fresh`` out of what can be read of ``damaged`` and of the newest backup; returns rows by table."""
     with closing(connect(fresh, Access(shared_log=False))) as db:
-        migrations.apply(Tables(db, execute_plugins=False))
+        migrate(db)
         db.execute("PRAGMA foreign_keys = OFF")
         with transaction(db):
             for source in (damaged, _newest_backup(damaged)):

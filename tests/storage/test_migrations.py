@@ -7,14 +7,13 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
-from sqlite_utils import Database as Tables
 
 from app.conversation import Role
 from app.errors import StoreBusy, StoreError
 from app.settings import DATABASE_NAME
 from storage import open_store
 from storage.database import Access, connect
-from storage.migrations import migrations
+from storage.migrations import migrate, migrations
 from tests.storage import samples
 
 STEPS = [step.name for step in migrations._migrations]
@@ -23,7 +22,7 @@ STEPS = [step.name for step in migrations._migrations]
 def old_file(path: Path, step: str | None) -> None:
     """A file as a Fader wrote it that did not know ``step`` yet (None: nothing is missing), with what it could hold by then."""
     with closing(connect(path, Access())) as db:
-        migrations.apply(Tables(db, execute_plugins=False), stop_before=step)
+        migrate(db, stop_before=step)
         done = STEPS if step is None else STEPS[: STEPS.index(step)]
         if "001_conversations" in done:
             db.execute("INSERT INTO conversations VALUES (1, 'c', 'Tea', NULL, '', '{}', 'm2', 0, 1000, 1000, NULL)")

@@ -14,11 +14,12 @@ from pathlib import Path
 
 import psutil
 import pytest
+from sqlite_utils import Database as Tables
 
 from app.conversation import RunStatus
 from app.errors import NewerDatabase, StoreBusy, StoreError, StoreReadOnly
 from app.settings import DATABASE_NAME
-from storage import Store, database, faults, filesystems, open_store
+from storage import Store, database, faults, filesystems, migrations, open_store
 from tests.storage import samples
 
 
@@ -64,6 +65,33 @@ def test_a_later_faders_file_is_refused_and_left_as_it_is(fader_home: Path) -> N
         open_store(fader_home)
     assert _digest(path) == before
     assert [one.name for one in fader_home.iterdir() if one.is_file()] == [DATABASE_NAME]
+
+
+def test_a_file_whose_making_was_interrupted_is_completed(fader_home: Path) -> None:
+    path = _filled(fader_home)
+    for statement in ("DROP TABLE {}", "SELECT 1"):
+        path.unlink(missing_ok=True)
+        with closing(sqlite3.connect(path, isolation_level=None)) as db:
+            db.execute(f"PRAGMA application_id = {migrations.APPLICATION_ID}")
+            migrations.migrations.ensure_migrations_table(Tables(db))
+            db.execute(statement.format("_sqlite_migrations"))
+        opened = open_store(fader_home)
+        assert opened.notices == ()
+        samples.conversation(opened, "Tea")
+        opened.close()
+
+
+def test_a_file_taken_away_while_running_is_told(store: Store, fader_home: Path) -> None:
+    talk = samples.conversation(store)
+    path = fader_home / DATABASE_NAME
+    path.rename(fader_home / "elsewhere.db")
+    with pytest.raises(StoreError, match="moved, deleted or replaced"):
+        store.update_conversation(talk.id, title="lost")
+    path.write_bytes(b"")
+    with pytest.raises(StoreError, match="moved, deleted or replaced"):
+        store.update_conversation(talk.id, title="lost")
+    (fader_home / "elsewhere.db").replace(path)
+    assert store.update_conversation(talk.id, title="kept").title == "kept"
 
 
 def test_another_programs_file_is_refused_and_left_as_it_is(fader_home: Path) -> None:
