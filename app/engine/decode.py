@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from app.engine import sampling
 from app.engine.assisted import drafting
+from app.engine.beams import BeamTotals
 from app.engine.beside import StaticStore
 from app.engine.compiling import compiling
 from app.engine.exact import exact
@@ -87,12 +88,13 @@ class Observer(Protocol):
 @dataclass
 class Decoder:
     """A callable for ``custom_generate``. ``seed`` decides all draws; ``library`` holds what the library's own loops need
-    besides (streamer, assistant_model, tokenizer …); ``inside`` collects what output_… parameters asked for."""
+    besides (streamer, assistant_model, tokenizer …); ``position``: output tokens that the reply starts with; ``inside`` collects what output_… parameters asked for."""
 
     listener: Listener
     cancelled: Event
     seed: int
     blocks: PrefixCache
+    position: int = 0
     observer: Observer | None = None
     library: dict[str, Any] = field(default_factory=dict)
     inside: Inside = field(default_factory=Inside)
@@ -128,7 +130,11 @@ class Decoder:
     ) -> Any:
         if can_reuse(kwargs.get("cache")):  # the prompt stands there once per beam: in chunks it takes less memory
             prepared.config.prefill_chunk_size = self.blocks.block_size
-        return self._library_loop(model._beam_search, input_ids, prepared, kwargs)  # noqa: SLF001
+        totals = BeamTotals()
+        with totals.listen(model):
+            result = self._library_loop(model._beam_search, input_ids, prepared, kwargs)  # noqa: SLF001
+        sequences: Any = getattr(result, "sequences", result)
+        return sequences[: totals.possible(sequences)]
 
     def _assisted(
         self, model: Any, input_ids: torch.Tensor, prepared: Prepared, kwargs: dict[str, Any], inputs: Any
@@ -151,7 +157,7 @@ class Decoder:
         import torch
 
         config, count = prepared.config, input_ids.shape[0]
-        sources = sampling.generators(self.seed, count) if config.do_sample else []
+        sources = sampling.generators(self.seed, count, self.position) if config.do_sample else []
         compiled = self.inside.compiled = model._valid_auto_compile_criteria(kwargs, config)  # noqa: SLF001
         forward = model.get_compiled_call(config.compile_config) if compiled else model.__call__
         outputs = self._prefill(model, input_ids, config, kwargs)

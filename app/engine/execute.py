@@ -204,6 +204,7 @@ class Execution:
             self.run.cancelled,
             seed,
             self.blocks,
+            position=len(self.run.request.prefix_ids),
             observer=self.streamer.tracer,
             library=library,
             inside=self.run.inside,
@@ -219,7 +220,10 @@ class Execution:
         prepared = self.streamer.preparation
         eos = prepared.config._eos_token_tensor  # noqa: SLF001
         ends = set() if eos is None else set(eos.flatten().tolist())
-        for index, row in enumerate(getattr(result, "sequences", result).tolist()):
+        if len(result) < len(self.streamer.strands):
+            self._note([f"num_return_sequences: only {len(result)} different replies obey the settings."])
+            del self.streamer.strands[len(result) :]
+        for index, row in enumerate(result.tolist()):
             ids = row[prepared.prompt_length :]
             end = next((i for i, token in enumerate(ids) if token in ends), len(ids))
             for token in ids[: end + 1]:

@@ -10,6 +10,9 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch.overrides import TorchFunctionMode
 
+from app.engine.sampling import NOTHING_LEFT
+from app.errors import RunFailed
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
@@ -34,12 +37,29 @@ class OwnRandomness(TorchFunctionMode):
         given = dict(kwargs or {})
         if func in DRAWS and given.get("generator") is None:
             given["generator"] = self._generator(_device(args, given))
-        return func(*args, **given)
+        return _sample_beams(*args, **given) if func is torch.multinomial else func(*args, **given)
 
     def _generator(self, device: torch.device) -> torch.Generator:
         if device not in self._generators:
             self._generators[device] = torch.Generator(device).manual_seed(self._seed)
         return self._generators[device]
+
+
+def _sample_beams(
+    input: torch.Tensor, num_samples: int, replacement: bool = False, *, generator: torch.Generator  # noqa: A002, FBT001, FBT002
+) -> torch.Tensor:
+    """torch.multinomial (the names are torch's), but where fewer candidates are possible than beams want, impossible ones fill up.
+
+    Raises RunFailed when nothing is possible.
+    """
+    if torch.isnan(input).any():
+        raise RunFailed(f"At some token {NOTHING_LEFT}")
+    possible = int((input > 0).sum(dim=-1).min())
+    if replacement or possible >= num_samples:
+        return torch.multinomial(input, num_samples, replacement, generator=generator)
+    drawn = torch.multinomial(input, possible, generator=generator)
+    rest = torch.topk((input == 0).to(input.dtype), num_samples - possible, dim=-1).indices
+    return torch.cat([drawn, rest], dim=-1)
 
 
 def _device(args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> torch.device:

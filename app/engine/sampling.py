@@ -19,6 +19,11 @@ if TYPE_CHECKING:
 SEED_LIMIT = 2**32
 """Seeds are below this."""
 
+NOTHING_LEFT = (
+    "every token is excluded: the settings that forbid tokens (bad_words_ids, suppress_tokens, no_repeat_ngram_size, an output "
+    "format, …) leave nothing to choose from. Relax one of them."
+)
+
 NEAR = 256
 """Candidates looked at first; the whole vocabulary is sorted only when the draw falls beyond them."""
 
@@ -84,8 +89,4 @@ def check(scores: torch.Tensor, logits: torch.Tensor, step: int) -> None:
         )
         raise RunFailed(sentence)
     if torch.isneginf(best).any():
-        sentence = (
-            f"At token {step} every token is excluded: the settings that forbid tokens (bad_words_ids, suppress_tokens, "
-            "no_repeat_ngram_size, an output format, …) leave nothing to choose from. Relax one of them."
-        )
-        raise RunFailed(sentence)
+        raise RunFailed(f"At token {step} {NOTHING_LEFT}")
