@@ -36,7 +36,7 @@ class BeamTotals:
         try:
             yield
         finally:
-            del model._update_finished_beams
+            del model._update_finished_beams  # noqa: SLF001
 
     def possible(self, sequences: Any) -> int:
         """How many of the returned sequences are replies. Raises RunFailed when none is."""

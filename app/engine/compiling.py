@@ -29,7 +29,7 @@ def compiling(model: Any, config: GenerationConfig) -> Iterator[None]:
     try:
         yield
     finally:
-        del model._valid_auto_compile_criteria
+        del model._valid_auto_compile_criteria  # noqa: SLF001
 
 
 def _asked_for_4bit(model: Any, cache: Any, config: GenerationConfig) -> bool:

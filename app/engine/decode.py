@@ -88,7 +88,8 @@ class Observer(Protocol):
 @dataclass
 class Decoder:
     """A callable for ``custom_generate``. ``seed`` decides all draws; ``library`` holds what the library's own loops need
-    besides (streamer, assistant_model, tokenizer …); ``position``: output tokens that the reply starts with; ``inside`` collects what output_… parameters asked for."""
+    besides (streamer, assistant_model, tokenizer …); ``position``: output tokens that the reply starts with; ``inside`` collects
+    what output_… parameters asked for."""
 
     listener: Listener
     cancelled: Event

@@ -98,6 +98,12 @@ class Desk:
         with self._lock:
             return str(self.tokenizer.decode(list(ids), clean_up_tokenization_spaces=False))
 
+    def shown(self, ids: Sequence[int]) -> str:
+        """The text of ids as a reply shows it, without special tokens."""
+        with self._lock:
+            text = self.tokenizer.decode(list(ids), skip_special_tokens=True, clean_up_tokenization_spaces=False)
+            return str(text)
+
     def preview(
         self,
         messages: Sequence[Message],

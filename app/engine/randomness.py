@@ -45,20 +45,18 @@ class OwnRandomness(TorchFunctionMode):
         return self._generators[device]
 
 
-def _sample_beams(
-    input: torch.Tensor, num_samples: int, replacement: bool = False, *, generator: torch.Generator  # noqa: A002, FBT001, FBT002
-) -> torch.Tensor:
-    """torch.multinomial (the names are torch's), but where fewer candidates are possible than beams want, impossible ones fill up.
+def _sample_beams(probabilities: torch.Tensor, num_samples: int, **more: Any) -> torch.Tensor:
+    """torch.multinomial, but where fewer candidates are possible than beams want, impossible ones fill up.
 
     Raises RunFailed when nothing is possible.
     """
-    if torch.isnan(input).any():
+    if torch.isnan(probabilities).any():
         raise RunFailed(f"At some token {NOTHING_LEFT}")
-    possible = int((input > 0).sum(dim=-1).min())
-    if replacement or possible >= num_samples:
-        return torch.multinomial(input, num_samples, replacement, generator=generator)
-    drawn = torch.multinomial(input, possible, generator=generator)
-    rest = torch.topk((input == 0).to(input.dtype), num_samples - possible, dim=-1).indices
+    possible = int((probabilities > 0).sum(dim=-1).min())
+    if possible >= num_samples:
+        return torch.multinomial(probabilities, num_samples, **more)
+    drawn = torch.multinomial(probabilities, possible, **more)
+    rest = torch.topk((probabilities == 0).to(probabilities.dtype), num_samples - possible, dim=-1).indices
     return torch.cat([drawn, rest], dim=-1)
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from math import erfc, sqrt
 from types import SimpleNamespace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -64,8 +64,8 @@ def _greenlist(ids: list[int], fields: dict[str, Json], vocab_size: int, device:
     ratio = int(vocab_size * fields["greenlist_ratio"]) / vocab_size
     if len(ids) <= fields["context_width"]:
         return Detection("greenlist", 0, 0.0, ratio, 0.0)
-    model = SimpleNamespace(is_encoder_decoder=False, bos_token_id=-1, vocab_size=vocab_size)
-    detector = WatermarkDetector(model, device, dict(fields), ignore_repeated_ngrams=True)  # type: ignore[arg-type]
+    model: Any = SimpleNamespace(is_encoder_decoder=False, bos_token_id=-1, vocab_size=vocab_size)
+    detector: Any = WatermarkDetector(model, device, dict(fields), ignore_repeated_ngrams=True)
     found = detector(torch.tensor([ids], device=device), return_dict=True)
     tokens, green = int(found.num_tokens_scored[0]), int(found.num_green_tokens[0])
     z_score = (green - ratio * tokens) / sqrt(tokens * ratio * (1 - ratio))
@@ -79,7 +79,7 @@ def _synthid(ids: list[int], fields: dict[str, Json], _vocab_size: int, device: 
 
     if len(ids) < fields["ngram_len"]:
         return Detection("synthid", 0, 0.0, 0.5, 0.0)
-    processor = SynthIDTextWatermarkLogitsProcessor(**fields, device=torch.device(device))
+    processor: Any = SynthIDTextWatermarkLogitsProcessor(**fields, device=torch.device(device))
     row = torch.tensor([ids], device=device)
     fresh = processor.compute_context_repetition_mask(row)[0].bool()
     values = processor.compute_g_values(row)[0][fresh].double()

@@ -85,7 +85,9 @@ class Lab:
     engine: Engine
     loaded: LoadedModel
 
-    def start(self, text: str = "hello there", *, prefix: str = "", continued: Reply | None = None, **asked: Any) -> LiveRun:
+    def start(
+        self, text: str = "hello there", *, prefix: str = "", continued: Reply | None = None, **asked: Any
+    ) -> LiveRun:
         """Submit a reply to one message; what isn't asked for is ``PLAIN``."""
         conversation = new_id()
         question = Message(new_id(), conversation, None, Role.USER, text)

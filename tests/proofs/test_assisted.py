@@ -111,11 +111,11 @@ def drafted(seen: Forwards) -> list[int]:
 
 
 def test_num_assistant_tokens_schedule(draft_lab: Lab, with_draft: Callable[[str], LoadedModel], watch: Watch) -> None:
-    """constant keeps the length; heuristic grows by 2 after a wholly accepted draft and keeps what it found for the next reply;
+    """Constant keeps the length; heuristic grows by 2 after a wholly accepted draft and keeps what it found for the next reply;
     heuristic_transient grows too and starts afresh."""
     with_draft("twin")
     asked: dict[str, Any] = {**LONG, **SURE, "num_assistant_tokens": 2}
-    lengths = {}
+    lengths: dict[str, list[list[int]]] = {}
     for schedule in ("constant", "heuristic_transient", "heuristic"):
         lengths[schedule] = []
         for _ in range(2):
@@ -128,24 +128,22 @@ def test_num_assistant_tokens_schedule(draft_lab: Lab, with_draft: Callable[[str
     assert lengths["heuristic"][1][0] > 2
 
 
-def test_assistant_confidence_threshold(
-    draft_lab: Lab, with_draft: Callable[[str], LoadedModel], watch: Watch
-) -> None:
+def test_assistant_confidence_threshold(draft_lab: Lab, with_draft: Callable[[str], LoadedModel], watch: Watch) -> None:
     """The surer the draft must be, the shorter its drafts; the text stays."""
     with_draft("stranger")
     mean, texts = [], []
     for threshold in (0.0, 0.99999, 1.0):  # random weights are very sure of themselves
         seen = watch(draft_lab.loaded)
-        texts.append(
-            draft_lab.reply(**LONG, num_assistant_tokens=10, assistant_confidence_threshold=threshold).ids
-        )
+        texts.append(draft_lab.reply(**LONG, num_assistant_tokens=10, assistant_confidence_threshold=threshold).ids)
         lengths = drafted(seen)
         mean.append(sum(lengths) / len(lengths))
     assert texts[0] == texts[1] == texts[2]
     assert mean[0] > mean[1] >= mean[2]
 
 
-def test_is_assistant(draft_lab: Lab, with_draft: Callable[[str], LoadedModel], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_is_assistant(
+    draft_lab: Lab, with_draft: Callable[[str], LoadedModel], monkeypatch: pytest.MonkeyPatch
+) -> None:
     """True on the draft while it drafts, false on the main model; setting it by hand is refused."""
     draft = with_draft("twin")
     seen: dict[str, set[bool]] = {"draft": set(), "main": set()}
@@ -243,7 +241,8 @@ def test_lookbehind__with_the_same_tokenizer_it_says_why_not(
     draft_lab: Lab, with_draft: Callable[[str], LoadedModel], name: str
 ) -> None:
     with_draft("twin")
-    reply = draft_lab.reply(**{name: 4})
+    asked: dict[str, Any] = {name: 4}
+    reply = draft_lab.reply(**asked)
     assert any(f"{name}: Ignored: the draft model has the same tokenizer" in note for note in reply.ended.run.notes)
 
 

@@ -69,9 +69,6 @@ def ends(row: Parameter, lab: Lab) -> list[Any]:
     return list(dict.fromkeys(accepted))
 
 
-CASES = [(row.name, which) for row in TABLE for which in range(6)]
-
-
 @pytest.mark.parametrize("row", TABLE, ids=lambda row: row.name)
 def test_both_ends_and_off_can_be_sent(lab: Lab, row: Parameter) -> None:
     """Each value is carried out, or refused with the parameter's name where this model can't do it at all."""
@@ -93,7 +90,13 @@ def test_both_ends_and_off_can_be_sent(lab: Lab, row: Parameter) -> None:
 
 
 def test_what_ran_is_what_was_shown_before(lab: Lab) -> None:
-    for requested in ({}, {"top_k": 5}, {"temperature": 0}, {"num_beams": 2, "early_stopping": True}, {"top_p": 0.5, "min_p": 0.1}):
+    for requested in (
+        {},
+        {"top_k": 5},
+        {"temperature": 0},
+        {"num_beams": 2, "early_stopping": True},
+        {"top_p": 0.5, "min_p": 0.1},
+    ):
         reply = lab.ask(max_new_tokens=4, seed=1, **requested)
         shown = resolve(requested | {"max_new_tokens": 4, "seed": 1}, lab.loaded.facts, prompt_tokens=len(reply.prompt))
         assert reply.effective == dict(shown.values)
@@ -113,7 +116,10 @@ CONFLICTS = [
     ({"num_return_sequences": 3, "num_beams": 2}, "num_return_sequences"),
     ({"early_stopping": True}, "early_stopping"),
     ({"length_penalty": 2.0}, "length_penalty"),
-    ({"cache_implementation": "static", "disable_compile": True, "compile_config": {"backend": "eager"}}, "compile_config"),
+    (
+        {"cache_implementation": "static", "disable_compile": True, "compile_config": {"backend": "eager"}},
+        "compile_config",
+    ),
     ({"output_scores": True, "return_dict_in_generate": False}, "return_dict_in_generate"),
     ({"eos_token_id": [], "min_new_tokens": 2}, "min_new_tokens"),
     ({"max_cache_len": 40}, "max_cache_len"),
@@ -130,5 +136,6 @@ def test_parameters_that_conflict_say_so(lab: Lab, requested: dict[str, Any], to
 
 @pytest.mark.parametrize("name", ["forced_bos_token_id", "forced_eos_token_id"])
 def test_a_token_forced_and_suppressed_at_once_is_refused(lab: Lab, name: str) -> None:
-    reply = lab.ask(**{name: 5 if name.startswith("forced_bos") else [5]}, suppress_tokens=[5])
+    forced: dict[str, Any] = {name: 5 if name.startswith("forced_bos") else [5]}
+    reply = lab.ask(**forced, suppress_tokens=[5])
     assert reply.error.startswith(f"{name}: conflicts with suppress_tokens")

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, TypeGuard
 
 import pytest
 
 from app.conversation import FinishReason, RunStatus
-from app.engine.events import TextDelta
+from app.engine.events import Event, Progress, TextDelta
 from tests.proofs.conftest import GREEDY, OPEN, UNSET, Lab, Reply
 
-ENDS_EVERYWHERE = {"eos_token_id": list(range(100, 400))}
+ENDS_EVERYWHERE: dict[str, Any] = {"eos_token_id": list(range(100, 400))}
 """Three quarters of the vocabulary end the reply: without a minimum it is over at once."""
 
 
@@ -57,14 +57,23 @@ def test_min_new_tokens(lab: Lab) -> None:
     assert not set(held.ids[:19]) & set(ENDS_EVERYWHERE["eos_token_id"])
 
 
+def is_step(event: Event) -> TypeGuard[Progress]:
+    return isinstance(event, Progress) and event.what == "tokens"
+
+
 def test_early_stopping(lab: Lab) -> None:
     """True ends at num_beams finished candidates; "never" goes on as long as a better one is possible."""
-    asked: dict[str, Any] = {"num_beams": 3, "eos_token_id": list(range(250, 400)), "length_penalty": 3.0, "max_new_tokens": 40}
+    asked: dict[str, Any] = {
+        "num_beams": 3,
+        "eos_token_id": list(range(250, 400)),
+        "length_penalty": 3.0,
+        "max_new_tokens": 40,
+    }
     steps = {}
     for choice in (True, False, "never"):
         reply = lab.reply(**GREEDY, **asked, early_stopping=choice)
         assert reply.effective["early_stopping"] == choice
-        steps[choice] = max(event.done for _, event in reply.live.read() if getattr(event, "what", "") == "tokens")
+        steps[choice] = max(event.done for _, event in reply.live.read() if is_step(event))
     assert steps[True] < steps["never"]
     assert steps[True] <= steps[False] <= steps["never"]
 
@@ -99,7 +108,7 @@ def forced(lab: Lab, text: str) -> dict[str, Any]:
 def test_stop_strings(lab: Lab, text: str, stop: str, beams: int) -> None:
     reply = lab.reply(**forced(lab, text), stop_strings=[stop, "never seen"], num_beams=beams)
     assert reply.reason is FinishReason.STOP_STRING
-    assert reply.text == text.split(stop)[0]
+    assert reply.text == text.split(stop, maxsplit=1)[0]
     assert shown(reply) == reply.text
 
 
@@ -113,6 +122,8 @@ def test_stop_strings__with_prompt_lookup(lab: Lab) -> None:
     long = lab.reply("again and again", **GREEDY, max_new_tokens=60)
     stop = lab.loaded.tokenizer.decode(long.ids[20:22])
     single = lab.reply("again and again", **GREEDY, max_new_tokens=60, stop_strings=[stop])
-    several = lab.reply("again and again", **GREEDY, max_new_tokens=60, stop_strings=[stop], prompt_lookup_num_tokens=10)
+    several = lab.reply(
+        "again and again", **GREEDY, max_new_tokens=60, stop_strings=[stop], prompt_lookup_num_tokens=10
+    )
     assert several.reason is single.reason is FinishReason.STOP_STRING
     assert (several.text, several.ids) == (single.text, single.ids)

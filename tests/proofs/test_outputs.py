@@ -10,7 +10,11 @@ import torch
 from app.conversation import FinishReason
 from tests.proofs.conftest import GREEDY, OPEN, Lab
 
-LOOPS: dict[str, dict[str, Any]] = {"greedy": {}, "beams": {"num_beams": 3}, "prompt lookup": {"prompt_lookup_num_tokens": 4}}
+LOOPS: dict[str, dict[str, Any]] = {
+    "greedy": {},
+    "beams": {"num_beams": 3},
+    "prompt lookup": {"prompt_lookup_num_tokens": 4},
+}
 TOKENS = 9
 
 
@@ -122,7 +126,7 @@ def test_eos_token_id(lab: Lab, beams: int) -> None:
     assert reply.reason is FinishReason.EOS
     assert reply.ids[-1] in enders
     assert not set(reply.ids[:-1]) & set(enders)
-    pushed = {"sequence_bias": [[[lab.eos], 90.0]]}
+    pushed: dict[str, Any] = {"sequence_bias": [[[lab.eos], 90.0]]}
     assert len(lab.reply(**GREEDY, **pushed, max_new_tokens=6).ids) == 1
     assert len(lab.reply(**GREEDY, **pushed, max_new_tokens=6, eos_token_id=[]).ids) == 6
 

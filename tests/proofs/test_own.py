@@ -86,7 +86,11 @@ def test_seed__the_largest_one_with_several_replies(lab: Lab) -> None:
 
 PERSON = {
     "type": "object",
-    "properties": {"name": {"enum": ["Ann", "Bob"]}, "age": {"type": "integer", "minimum": 0, "maximum": 99}, "fit": {"type": "boolean"}},
+    "properties": {
+        "name": {"enum": ["Ann", "Bob"]},
+        "age": {"type": "integer", "minimum": 0, "maximum": 99},
+        "fit": {"type": "boolean"},
+    },
     "required": ["name", "age", "fit"],
     "additionalProperties": False,
 }
@@ -109,7 +113,13 @@ def obeys(text: str, form: dict[str, Any]) -> bool:
 @pytest.mark.parametrize("form", FORMS)
 @pytest.mark.parametrize(
     "way",
-    [GREEDY, OPEN, {**GREEDY, "num_beams": 3}, {**OPEN, "num_beams": 4, "num_return_sequences": 3}, {**OPEN, "num_return_sequences": 4}],
+    [
+        GREEDY,
+        OPEN,
+        {**GREEDY, "num_beams": 3},
+        {**OPEN, "num_beams": 4, "num_return_sequences": 3},
+        {**OPEN, "num_return_sequences": 4},
+    ],
     ids=["greedy", "sampling", "beams", "sampled beams", "several"],
 )
 def test_output_format(lab: Lab, form: str, way: dict[str, Any]) -> None:

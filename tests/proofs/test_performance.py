@@ -58,7 +58,9 @@ def test_disable_compile(lab: Lab, fresh_compiler: None) -> None:
     reply = lab.reply(**STATIC, compile_config=TRACED, disable_compile=True)
     assert not reply.inside.compiled
     assert graphs() == before
-    assert any(note.startswith("compile_config: Ignored: compilation is switched off") for note in reply.ended.run.notes)
+    assert any(
+        note.startswith("compile_config: Ignored: compilation is switched off") for note in reply.ended.run.notes
+    )
 
 
 @pytest.mark.full

@@ -23,7 +23,7 @@ def test_token_healing(lab: Lab) -> None:
         tail = lab.encode(typed)[-1]
         logits = lab.logits(plain.prompt[:-1])[-1].clone()
         logits[tail] += 1
-        best = max(starting_alike(lab, tail), key=lambda i: float(logits[i]))  # noqa: B023  (used at once)
+        best = max(starting_alike(lab, tail), key=lambda i: float(logits[i]))
         assert healed.prompt == [*plain.prompt[:-1], best]
         assert healed.text.startswith(typed)
         changed += best != tail
@@ -84,7 +84,9 @@ def test_guidance_scale__several_replies_at_once(lab: Lab) -> None:
 
 def test_negative_prompt(lab: Lab) -> None:
     """Another negative prompt, another reply; without guidance it does nothing and says so."""
-    texts = {n: lab.reply(**GREEDY, guidance_scale=3.0, negative_prompt=n).text for n in ("", NEGATIVE, "Paris is France")}
+    texts = {
+        n: lab.reply(**GREEDY, guidance_scale=3.0, negative_prompt=n).text for n in ("", NEGATIVE, "Paris is France")
+    }
     assert len(set(texts.values())) == 3
     unguided = lab.reply(**GREEDY, negative_prompt=NEGATIVE)
     assert unguided.ids == lab.reply(**GREEDY).ids

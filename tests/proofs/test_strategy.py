@@ -112,10 +112,14 @@ def test_cache_config(lab: Lab) -> None:
 
 def test_max_cache_len(precise: Lab, watch: Watch) -> None:
     """One allocation serves calls of different lengths, and each gives what it gives alone."""
-    expected = [precise.reply(q, **GREEDY, max_new_tokens=n).text for q, n in (("hello", 5), ("and now for a longer one", 30))]
+    expected = [
+        precise.reply(q, **GREEDY, max_new_tokens=n).text for q, n in (("hello", 5), ("and now for a longer one", 30))
+    ]
     seen = watch(precise.loaded)
     asked: dict[str, Any] = {**GREEDY, "cache_implementation": "static", "max_cache_len": 200}
-    texts = [precise.reply(q, **asked, max_new_tokens=n).text for q, n in (("hello", 5), ("and now for a longer one", 30))]
+    texts = [
+        precise.reply(q, **asked, max_new_tokens=n).text for q, n in (("hello", 5), ("and now for a longer one", 30))
+    ]
     assert texts == expected
     assert len({id(cache) for cache in seen.caches}) == 1
     assert {cache.layers[0].keys.shape[2] for cache in seen.caches} == {200}
