@@ -134,6 +134,7 @@
         window.faderTrigger(event, { ...request, nonce });
       });
     };
+    if (event === "input") return run(); // a preview waits for nobody
     turn = turn.then(run, run); // one after the other: a conversation's settings are in the controls before a message is sent
     return turn;
   }
@@ -254,7 +255,7 @@
       if (node && (node.signature === signature(message) || (isLive(message) && shown.followers.has(message.run.id)))) return node;
       return messageElement(message);
     });
-    const earlier = shown.earlier > 0 && el("button", { type: "button", id: "show-earlier", class: "wide quiet", onclick: showEarlier }, `Show earlier messages (${shown.earlier.toLocaleString()})`);
+    const earlier = shown.earlier > 0 && el("button", { type: "button", id: "show-earlier", class: "wide quiet", onclick: () => showEarlier() }, `Show earlier messages (${shown.earlier.toLocaleString()})`);
     const wanted = nodes.length ? [earlier, ...nodes].filter(Boolean) : [emptyState()];
     wanted.forEach((node, i) => { if (log.children[i] !== node) log.insertBefore(node, log.children[i] || null); });
     while (log.children.length > wanted.length) log.lastChild.remove();
@@ -281,10 +282,16 @@
     document.title = shown.conversation ? `${title} · Fader` : "Fader";
   }
 
-  async function showEarlier() {
+  const FIRST_LOOK = 24; // messages that are there at once; the rest of the window comes while the reader looks
+  const WINDOW = 100;
+  async function fillWindow() {
+    const missing = Math.min(WINDOW - shown.messages.length, shown.earlier);
+    if (missing > 0 && shown.messages.length >= FIRST_LOOK) await showEarlier(missing);
+  }
+  async function showEarlier(limit = WINDOW) {
     const scroll = $("#chat-scroll");
+    const view = await attempt(() => api(`/api/conversations/${shown.conversation}?before=${shown.messages[0].id}&limit=${limit}`));
     const before = scroll.scrollHeight - scroll.scrollTop;
-    const view = await attempt(() => api(`/api/conversations/${shown.conversation}?before=${shown.messages[0].id}`));
     if (!view || view.conversation.id !== shown.conversation) return;
     shown.messages = [...view.messages, ...shown.messages];
     shown.earlier = view.earlier;
@@ -528,7 +535,7 @@
     stopFollowing();
     closeDrawers();
     try {
-      const view = id && (message ? await api(`/api/messages/${message}/show`, {}) : await api(`/api/conversations/${id}`));
+      const view = id && (message ? await api(`/api/messages/${message}/show`, {}) : await api(`/api/conversations/${id}?limit=${FIRST_LOOK}`));
       if (mine !== shown.opening) return;
       if (push && id !== shown.conversation) history.pushState({}, "", id ? `/?c=${id}` : "/");
       if (id) take(view);
@@ -542,6 +549,7 @@
     }
     restoreDraft();
     markCurrent();
+    fillWindow();
     ask("select", { conversation: id }).catch((error) => toast(error.message, { bad: true }));
     if (innerWidth > 800) $("#prompt textarea").focus();
   }
@@ -621,6 +629,7 @@
     ] : [
       { icon: "pin", text: item.pinned ? "Unpin" : "Pin", run: () => pin(item) },
       { icon: "edit", text: "Rename", run: () => rename(item, node) },
+      { icon: "down", text: "Export", run: () => window.faderTransfer.choose(more, [item.id]) },
       { icon: "trash", text: "Delete", bad: true, run: () => trash([item.id]) },
     ]), { class: "icon more-actions" });
     const node = el("div", { class: "row", "data-id": item.id }, link, more);
@@ -746,7 +755,9 @@
     }[view.state] || view.state;
     if (modelView?.state === "offline" && view.state !== "offline") { loadList(); if (shown.conversation && !liveFollower()) refreshShown(); }
     if (modelView?.name !== view.name || modelView?.state !== view.state) window.dispatchEvent(new CustomEvent("fader-model", { detail: view }));
+    const changed = modelView?.state !== view.state || modelView?.name !== view.name;
     modelView = view;
+    if (changed) window.dispatchEvent(new CustomEvent("fader-model", { detail: view }));
     box.dataset.state = view.state;
     box.title = view.detail || [view.quantization, view.device, view.context_length && `${view.context_length.toLocaleString("en")} tokens of context`].filter(Boolean).join(" · ");
     if ($(".words", box).textContent !== words) $(".words", box).textContent = words;
@@ -758,7 +769,7 @@
     if (details.dataset.key === key) return;
     details.dataset.key = key;
     details.replaceChildren(el("dl", {}, ...rows.filter(([, value]) => value).flatMap(([term, value]) => [el("dt", {}, term), el("dd", {}, String(value))])),
-      ...[bar, view.detail && el("p", { class: view.state === "failed" ? "failure" : "hint" }, view.detail)].filter(Boolean));
+      ...[bar, view.detail && el("p", { class: view.state === "failed" || view.state === "ready" ? "failure" : "hint" }, view.detail)].filter(Boolean));
   }
   async function refreshShown() {
     const id = shown.conversation;
@@ -829,6 +840,10 @@
       "toggle-panel": () => drawer("panel", !isOpen("panel")), "to-end": () => keepEnd(() => {}, true),
       "trash-toggle": () => { list.trashed = !list.trashed; button.setAttribute("aria-pressed", list.trashed); endSelection(); loadList(); },
       "select-toggle": () => { list.selecting = !list.selecting; list.chosen.clear(); renderList(); },
+      transfer: () => menu(button, [
+        { icon: "down", text: "Export everything", run: () => window.faderTransfer.choose(button, []) },
+        { icon: "plus", text: "Import a file", run: window.faderTransfer.pick },
+      ]),
       "theme-toggle": () => { const dark = !document.body.classList.contains("dark"); remembered.set("theme", dark ? "dark" : "light"); setTheme(dark); },
     }[button.id];
     if (action) action();
@@ -868,8 +883,10 @@
     const id = new URLSearchParams(location.search).get("c");
     await Promise.all([openConversation(id, { push: false }), loadList()]);
     document.body.classList.add("fader-ready");
+    window.dispatchEvent(new Event("fader-ready"));
     watchModel();
   }
-  window.fader = { openConversation, toast, api, shown, el, icon, menu, attempt };
+  const preview = (request) => ask("input", request);
+  window.fader = { openConversation, toast, api, shown, el, icon, menu, attempt, preview, loadList };
   start();
 })();

@@ -42,8 +42,10 @@ def router(chat: Chat) -> APIRouter:
         return {"conversations": [hit_view(hit) for hit in found.hits], "more": found.more, "page": page}
 
     @routes.get("/{conversation_id}")
-    def open_conversation(conversation_id: str, before: str | None = None) -> Json:
-        return window(chat, conversation_id, before)
+    def open_conversation(
+        conversation_id: str, before: str | None = None, limit: Annotated[int, Query(ge=1, le=PAGE)] = PAGE
+    ) -> Json:
+        return window(chat, conversation_id, before, limit)
 
     @routes.post("/trash")
     def trash(body: Ids) -> Json:
@@ -68,12 +70,12 @@ def router(chat: Chat) -> APIRouter:
     return routes
 
 
-def window(chat: Chat, conversation_id: str, before: str | None = None) -> Json:
+def window(chat: Chat, conversation_id: str, before: str | None = None, limit: int = PAGE) -> Json:
     """The last messages of the shown branch, or those just above ``before``; ``earlier`` counts what is above them."""
     conversation = chat.store.conversation(conversation_id)
     branch = chat.store.branch(conversation_id)
     end = next((i for i, shown in enumerate(branch) if shown.message.id == before), len(branch))
-    start = max(0, end - PAGE)
+    start = max(0, end - limit)
     return {
         "conversation": conversation_view(conversation),
         "messages": [shown_view(shown) for shown in branch[start:end]],

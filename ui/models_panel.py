@@ -1,4 +1,4 @@
-"""The panel on which a model is chosen, loaded and unloaded; the load itself happens in the engine's thread."""
+"""The panel on which a model is chosen, judged, loaded and unloaded; the load itself happens in the engine's thread."""
 
 from __future__ import annotations
 
@@ -8,36 +8,64 @@ import gradio as gr
 
 from app.chat import Chat
 from app.errors import FaderError
+from app.models.catalogue import list_models
+from app.settings import Settings
 
 
 def build_models_panel(chat: Chat) -> None:
     """Build the panel inside the page's column for it. How far a load is shows in the page's model status."""
     with gr.Column(elem_id="models"):
         name = gr.Dropdown(
-            choices=["builtin"],
+            choices=choices(chat.settings),
             value=chat.settings.model,
             label="Model",
             allow_custom_value=True,
-            info="The built-in one, a Hugging Face id, a folder, or a GGUF file.",
+            info="One of these, a Hugging Face id, a folder, or a GGUF file. It is loaded in 4 bits.",
             elem_id="model-name",
         )
-        with gr.Row():
-            load = gr.Button("Load", variant="primary", elem_id="model-load", size="sm")
-            unload = gr.Button("Unload", elem_id="model-unload", size="sm")
-        gr.HTML('<div id="model-details" role="status"></div>', js_on_load=None)
+        with gr.Row(elem_id="model-actions"):
+            load = gr.Button("Load", variant="primary", elem_id="model-load", size="sm", min_width=0)
+            check = gr.Button("Will it fit?", elem_id="model-check", size="sm", min_width=0)
+            cancel = gr.Button("Cancel", elem_id="model-cancel", size="sm", min_width=0)
+            unload = gr.Button("Unload", elem_id="model-unload", size="sm", min_width=0)
+        verdict = gr.Textbox(
+            "", show_label=False, container=False, lines=1, max_lines=6, interactive=False, elem_id="model-verdict"
+        )
+        gr.HTML('<div id="model-details" role="status"></div>', js_on_load=None, apply_default_css=False)
+    quiet = {"api_visibility": "private", "show_progress": "hidden"}
+    load.click(lambda chosen: _told(lambda: chat.engine.load(chosen.strip())), name, verdict, **quiet)
+    cancel.click(lambda: _told(chat.engine.cancel_load), None, verdict, **quiet)
+    unload.click(lambda: _told(chat.engine.unload), None, verdict, **quiet)
+    check.click(lambda chosen: _verdict(chosen, chat.settings), name, verdict, api_visibility="private")
+    name.focus(lambda: gr.update(choices=choices(chat.settings)), None, name, **quiet)
 
-    def start(chosen: str) -> None:
-        _told(lambda: chat.engine.load(chosen.strip()))
 
-    def stop() -> None:
-        _told(chat.engine.unload)
-
-    load.click(start, name, None, api_visibility="private", show_progress="hidden")
-    unload.click(stop, None, None, api_visibility="private", show_progress="hidden")
+def choices(settings: Settings) -> list[tuple[str, str]]:
+    """What is on this machine, as label and name, each name once, the configured model among them."""
+    found = {entry.name: f"{entry.label} ({_size(entry.nbytes)})" for entry in reversed(list_models(settings))}
+    found.setdefault(settings.model, settings.model)
+    return [(label, name) for name, label in reversed(found.items())]
 
 
-def _told(action: Callable[[], object]) -> None:
+def _size(nbytes: int) -> str:
+    if not nbytes:
+        return "not here yet"
+    return f"{nbytes / 1e9:.1f} GB" if nbytes >= 1e9 else f"{nbytes / 1e6:.0f} MB"
+
+
+def _verdict(name: str, settings: Settings) -> str:
+    from app.models.budget import estimate
+
+    try:
+        return estimate(name.strip(), settings).verdict
+    except FaderError as error:
+        return str(error)
+
+
+def _told(action: Callable[[], object]) -> str:
+    """Carry out a request to the engine; what is wrong with it is said below the buttons."""
     try:
         action()
     except FaderError as error:
-        raise gr.Error(str(error), title="Model") from error
+        return str(error)
+    return ""

@@ -9,15 +9,33 @@ from fastapi import FastAPI
 from app.chat import Chat
 from app.conversation import Json
 from app.settings import Settings
-from ui import api_conversations, api_errors, api_messages, api_model, api_runs, guard, parameter_routes, static
+from ui import (
+    api_conversations,
+    api_errors,
+    api_messages,
+    api_model,
+    api_parameters,
+    api_presets,
+    api_runs,
+    api_transfer,
+    guard,
+    static,
+)
 
-os.environ["GRADIO_ANALYTICS_ENABLED"] = "False"  # Gradio reads it when it is imported, and then asks nobody on the network
+os.environ["GRADIO_ANALYTICS_ENABLED"] = (
+    "False"  # Gradio reads it when it is imported, and then asks nobody on the network
+)
 
 
 def create_app(chat: Chat, settings: Settings) -> FastAPI:
     """Everything behind one address. Raises RefusedInput when the settings would let strangers in without a password."""
-    from ui.page import mount  # noqa: PLC0415  (imports Gradio, which must come after the line above)
+    from ui.page import mount
 
+    return mount(create_api(chat, settings), chat, settings)
+
+
+def create_api(chat: Chat, settings: Settings) -> FastAPI:
+    """The routes and the guard without the page. Raises RefusedInput as ``create_app`` does."""
     app = FastAPI(title="Fader", docs_url=None, redoc_url=None, openapi_url=None)
     api_errors.install(app)
     guard.install(app, settings, assets=[f"{static.PREFIX}/{name}" for name in static.NAMES])
@@ -31,8 +49,10 @@ def create_app(chat: Chat, settings: Settings) -> FastAPI:
         api_conversations.router(chat),
         api_messages.router(chat),
         api_model.router(chat),
-        parameter_routes.router(chat),
+        api_transfer.router(chat),
+        api_parameters.router(chat),
+        api_presets.router(chat),
         static.router(),
     ):
         app.include_router(routes)
-    return mount(app, chat, settings)
+    return app

@@ -12,6 +12,7 @@ SIDEBAR = """
 <nav id="conversation-list" aria-label="Conversations"></nav>
 <footer><button type="button" id="trash-toggle" class="quiet" aria-pressed="false"><i data-icon="trash"></i>Trash</button>
 <button type="button" id="select-toggle" class="quiet" aria-pressed="false"><i data-icon="check"></i>Select</button>
+<button type="button" id="transfer" class="icon" aria-label="Export and import" title="Export and import" data-icon="dots"></button>
 <button type="button" id="theme-toggle" class="icon" aria-label="Light or dark" title="Light or dark"></button>
 <button type="button" id="show-keys" class="icon" aria-label="Keys" title="Keys (?)" data-icon="keyboard"></button></footer>
 """

@@ -12,7 +12,7 @@ from app.engine.engine import Engine
 from app.engine.run import RunRequest
 from app.settings import Settings
 from storage import open_store
-from tests.ui.fakes import FakeEngine
+from tests.ui.fakes import FakeEngine, said
 from ui.serve import serve
 
 SHOW = Path(__file__).with_name("showcase.md")
@@ -20,17 +20,17 @@ SHOW = Path(__file__).with_name("showcase.md")
 
 def script(request: RunRequest) -> Iterator[str]:
     """What the last message asks for: "showcase", "think", "fail", "slow", or an echo."""
-    said = request.messages[-1].content
-    if "fail" in said:
+    words = said(request)
+    if "fail" in words:
         yield "It began well, "
         message = "The model's numbers became NaN. Try another precision."
         raise RuntimeError(message)
-    text = SHOW.read_text() if "showcase" in said else f"You said: {said}"
-    if "think" in said:
+    text = SHOW.read_text() if "showcase" in words else f"You said: {words}"
+    if "think" in words:
         yield from ("<think>", "First I look at the question.", " Then I answer.", "</think>", "\n\n")
-    for _ in range(400 if "slow" in said else 1):
+    for _ in range(400 if "slow" in words else 1):
         yield from (text[i : i + 5] for i in range(0, len(text), 5))
-        yield "\n\n" if "slow" in said else ""
+        yield "\n\n" if "slow" in words else ""
 
 
 if __name__ == "__main__":

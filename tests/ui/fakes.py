@@ -17,10 +17,15 @@ from app.models.facts import ModelFacts
 FACTS = ModelFacts("fake", "Fake 1B", "FakeForCausalLM", 2048, 1000, 2, quantization="nf4")
 
 
+def said(request: RunRequest) -> str:
+    """The message that is to be answered."""
+    messages = request.history() if request.history else request.messages
+    return messages[-1].content if messages else ""
+
+
 def pieces(request: RunRequest) -> Iterator[str]:
     """The default script: says back what was said."""
-    said = request.messages[-1].content if request.messages else ""
-    text = f"You said: {said}"
+    text = f"You said: {said(request)}"
     yield from (text[i : i + 4] for i in range(0, len(text), 4))
 
 
@@ -63,6 +68,9 @@ class FakeEngine:
 
     def unload(self) -> None:
         self.model = ModelStatus("none")
+
+    def cancel_load(self) -> bool:
+        return False
 
     def status(self) -> ModelStatus:
         return self.model
