@@ -55,13 +55,13 @@ def _mutate(told: Json, data: st.DataObject) -> Json:
     for _ in range(data.draw(st.integers(1, 4))):
         path = data.draw(st.sampled_from([place for place in _places(told) if place] or [()]))
         if not path:
-            return data.draw(_ODD)
+            return copy.deepcopy(data.draw(_ODD))
         parent = told
         for key in path[:-1]:
             parent = parent[key]
         match data.draw(st.sampled_from(["replace", "remove", "double", "rename"])):
             case "replace":
-                parent[path[-1]] = data.draw(_ODD)
+                parent[path[-1]] = copy.deepcopy(data.draw(_ODD))  # later mutations change it
             case "remove":
                 del parent[path[-1]]
             case "double" if isinstance(parent, list):
