@@ -111,6 +111,29 @@ class Chat:
             beginning = Beginning(old.content, ids, run.prompt_ids)
         return self._start(conversation, [], self._checked(requested), beginning, parent_id=old.parent_id)
 
+    def branch_token(
+        self, message_id: str, position: int, token: int | str, *, requested: Mapping[str, Json] | None = None
+    ) -> Started:
+        """Start a sibling reply that keeps the output tokens before ``position`` (from 0), takes another token (an id, or typed
+        text) there and goes on, with the same parameters and seed unless others are given.
+
+        Raises RefusedInput for a reply without recorded tokens or a position outside of it, NoModel, BadParameter.
+        """
+        old = self._message(message_id, Role.ASSISTANT)
+        desk, run = self.engine.desk, old.run
+        if desk is None:
+            raise NoModel(MESSAGE_NO_MODEL)
+        if run is None or not run.prompt_ids or not 0 <= position <= len(run.output_ids):
+            sentence = "This reply has no recorded token at that place."
+            raise RefusedInput(sentence)
+        new = [token] if isinstance(token, int) else [piece.id for piece in desk.tokenize(token, literal=True)]
+        ids = (*run.output_ids[:position], *new)
+        beginning = Beginning(desk.shown(ids), ids, run.prompt_ids)
+        asked = {**run.requested, "seed": run.seed} if requested is None else requested
+        wanted = {name: value for name, value in asked.items() if name != "num_return_sequences"}
+        conversation = self.store.conversation(old.conversation_id)
+        return self._start(conversation, [], self._checked(wanted), beginning, parent_id=old.parent_id)
+
     def branch(self, message_id: str) -> Conversation:
         """Copy the path up to a message into a new conversation and return it."""
         end = self.store.message(message_id)

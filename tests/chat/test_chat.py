@@ -270,3 +270,37 @@ def test_a_reply_replays_identically_also_when_it_was_stopped_or_continued(chat:
         replay = chat.check_replay(run_id, chat.replay(run_id), 60)
         assert replay.identical, replay
     assert len(chat.store.conversations().hits) == 1
+
+
+def test_a_stopped_reply_continued_with_its_seed_goes_on_as_it_would_have(chat: Chat) -> None:
+    asked = {"do_sample": True, "temperature": 1.5, "top_k": 5, "seed": 3, "min_new_tokens": 30}
+    whole = done(chat, chat.send("hello", requested={**asked, "max_new_tokens": 30}))
+    half = chat.send("hello", requested={**asked, "max_new_tokens": 15, "min_new_tokens": 15})
+    done(chat, half)
+    rest = done(
+        chat, chat.continue_reply(half.reply.id, requested={**asked, "max_new_tokens": 15, "min_new_tokens": 15})
+    )
+    agreeing = sum(a == b for a, b in zip(rest.output_ids, whole.output_ids, strict=True))
+    assert agreeing >= 25  # keys and values are read again in one piece, so a rare tie may fall the other way
+
+
+def test_another_token_is_picked_and_the_reply_goes_on_from_there(chat: Chat) -> None:
+    started = chat.send("hello", requested={**SHORT, "do_sample": True, "temperature": 1.5})
+    old = done(chat, started)
+    other = (old.output_ids[3] + 1) % 250 + 5
+    new = done(chat, chat.branch_token(started.reply.id, 3, other))
+    assert new.output_ids[:4] == (*old.output_ids[:3], other)
+    assert len(new.output_ids) == 4 + 8
+    assert new.seed == old.seed
+    typed = done(chat, chat.branch_token(started.reply.id, 2, " some words"))
+    assert " some words" in chat.store.message(typed.message_id).content
+    assert typed.output_ids[:2] == old.output_ids[:2]
+    reply = chat.store.branch(started.conversation.id)[-1]
+    assert len(reply.siblings) == 3
+
+
+def test_a_token_outside_the_reply_is_refused(chat: Chat) -> None:
+    started = chat.send("hello", requested=SHORT)
+    done(chat, started)
+    with pytest.raises(RefusedInput, match="no recorded token"):
+        chat.branch_token(started.reply.id, 99, 5)
