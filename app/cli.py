@@ -5,6 +5,7 @@ Heavy libraries are imported inside the commands that need them, so that help an
 
 from __future__ import annotations
 
+import os
 import sys
 from contextlib import contextmanager
 from pathlib import Path
@@ -317,5 +318,6 @@ def _steps() -> Iterator[StepPrinter]:
 
 
 def main() -> None:
-    """Entry point."""
+    """Entry point. Threads that wait between two operators sleep: the browser, and other programs, want the cores as well."""
+    os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
     app()

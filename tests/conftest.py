@@ -20,6 +20,8 @@ def _isolate_environment() -> None:
         del os.environ[name]
     os.environ["HF_HUB_OFFLINE"] = "1"
     os.environ["GRADIO_ANALYTICS_ENABLED"] = "False"
+    # Tests run beside each other's servers and browsers: a thread that has nothing to do must not burn its core while it waits.
+    os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 
 
 _isolate_environment()
