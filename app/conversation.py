@@ -123,7 +123,8 @@ class Run:
     """How a reply came about: what was asked for, what generate really ran with, and how it ended.
 
     ``requested`` holds only what was set; ``effective`` every parameter's value as read back inside the run; ``explained``
-    per parameter ``{"source", "reason", "active"}``. ``model_fingerprint``: name, revision or hash, quantization, versions.
+    per parameter ``{"source", "reason", "active"}``, and with ``context_policy`` the ids of ``omitted`` messages, if there are any.
+    ``model_fingerprint``: name, revision or hash, quantization, versions.
     """
 
     id: str

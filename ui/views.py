@@ -70,7 +70,8 @@ def segments(text: str) -> list[Json]:
 
 
 def run_view(run: Run) -> Json:
-    """How a reply came about; ``stats`` are labelled figures in order, ``mark`` a sentence for a reply cut short."""
+    """How a reply came about; ``stats`` are labelled figures in order, ``mark`` a sentence for a reply cut short,
+    ``omitted`` the messages (ids) that the model didn't see because they no longer fitted."""
     return {
         "id": run.id,
         "status": str(run.status),
@@ -79,6 +80,7 @@ def run_view(run: Run) -> Json:
         "error": run.error,
         "notes": list(run.notes),
         "mark": _MARKED.get(run.status),
+        "omitted": list((run.explained.get("context_policy") or {}).get("omitted", ())),
         "stats": [{"name": name, "text": text, "title": title} for name, text, title in _figures(run)],
     }
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import secrets
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from app.conversation import FinishReason, Run, RunStatus
@@ -25,6 +25,7 @@ from app.parameters.resolve import Resolution, read_back, resolve
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from app.conversation import Json
     from app.engine.prefix_cache import PrefixCache
     from app.engine.run import LiveRun
     from app.models.loading import LoadedModel
@@ -122,7 +123,7 @@ class Execution:
             self.record,
             seed=secrets.randbelow(SEED_LIMIT) if seed is None else int(seed),
             effective=dict(self.resolution.values),
-            explained={name: asdict(e) for name, e in self.resolution.explained.items()},
+            explained=_explained(self.resolution, prompt),
         )
         self._note(self.resolution.notes)
         return self.resolution
@@ -234,3 +235,11 @@ class Execution:
         if self.streamer and self.streamer.preparation and self.resolution:
             values = read_back(self.streamer.preparation.config, self.resolution)
             self.record = replace(self.record, effective={**values, "seed": self.record.seed})
+
+
+def _explained(resolution: Resolution, prompt: Prompt) -> dict[str, Json]:
+    """Why every value is what it is; where the context policy left messages out, with their ids as ``omitted``."""
+    told: dict[str, Json] = resolution.explained_json()
+    if prompt.omitted:  # only then, so that runs without share one stored document
+        told["context_policy"]["omitted"] = list(prompt.omitted)
+    return told
