@@ -59,6 +59,7 @@
   }
   const shown = (value) => (Array.isArray(value) && !value.length) || value === "" ? "empty" : typeof value === "boolean" ? (value ? "on" : "off") : typeof value === "string" ? value : JSON.stringify(value);
 
+  const isNeutral = (off) => Boolean(off) && !(Array.isArray(off) && !off.length); // an "off" that isn't simply nothing, such as 1.0
   /** Show what the last answer says about one parameter. */
   function paint(row) {
     const name = nameOf(row);
@@ -67,7 +68,7 @@
     const word = now.problem ? "refused" : now.kind === "set" || (now.kind === "default" && now.active) || now.kind === "inherited" ? SOURCES[now.source] : MARKS[now.kind] || SOURCES[now.source];
     const mark = $(".parameter-mark", row);
     const off = now.off && now.active && now.kind !== "implied";
-    mark.textContent = now.text === "greedy" ? "greedy" : off ? (table[name].off ? "neutral" : "off") : !now.problem && now.kind === "set" && !now.active ? "idle" : word;
+    mark.textContent = now.text === "greedy" ? "greedy" : off ? (isNeutral(table[name].off) ? "neutral" : "off") : !now.problem && now.kind === "set" && !now.active ? "idle" : word;
     mark.title = now.problem || now.reason;
     mark.setAttribute("aria-label", `${name}: ${now.text}, ${mark.textContent}. Explain`);
     row.dataset.mark = now.problem ? "refused" : off ? "off" : now.kind;
@@ -78,7 +79,7 @@
     row.classList.toggle("unavailable", !now.available);
     const note = $(".parameter-note", row);
     note.hidden = !now.told;
-    const known = now.problem || now.text === "–" || now.reason.includes(now.text) || (now.set && now.kind === "set");
+    const known = now.problem || now.text === "–" || now.reason.toLowerCase().includes(now.text.toLowerCase()) || (now.set && now.kind === "set");
     note.replaceChildren(known ? "" : el("b", {}, now.text + " "), now.problem || now.reason);
     disable(row, name, now);
     follow(row, name, now);
@@ -249,13 +250,16 @@
     $("#set-only b").textContent = count;
     if (filter.setOnly) applyFilter();
     showEffective();
+    const now = touched && state.rows[touched];
+    const words = now && `${touched}: ${now.text}. ${now.problem || now.reason}`;
+    if (words && $("#live-region").textContent !== words) $("#live-region").textContent = words;
     if (state.trouble) window.fader.toast(state.trouble, { bad: true });
     window.dispatchEvent(new CustomEvent("fader-parameters-shown", { detail: state }));
   }
   function showEffective() {
     const chip = (item) => el("span", { class: "acts", "data-source": item.source, "data-kind": item.kind, title: item.reason }, `${item.name} `, el("b", {}, item.text));
     const line = (item) => el("li", { "data-source": item.source }, el("span", {}, item.name), el("b", {}, item.text), el("small", {}, SOURCES[item.source] || item.source));
-    const box = $("#effective");
+    const box = $("#effective [role=group]");
     const open = $("details", box)?.open;
     const details = el("details", { open }, el("summary", {}, el("strong", {}, state.mode), ...state.summary.filter((item) => !QUIET.has(item.name) || item.source === "set").map(chip)),
       el("ul", {}, ...state.summary.map(line)));
@@ -375,7 +379,7 @@
   });
   window.faderShowParameters = (parameters) => steer({ action: "show", parameters });
   async function start() {
-    const parts = ["#parameters", "#parameter-search input", "#preset select", "#effective", "#parameter-place"];
+    const parts = ["#parameters", "#parameter-search input", "#preset select", "#effective [role=group]", "#parameter-place"];
     while (!window.fader || !window.faderParameters || parts.some((part) => !$(part))) await sleep(20);
     const rows = await window.fader.api("/api/parameters");
     table = rows;

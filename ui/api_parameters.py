@@ -11,6 +11,7 @@ from app.chat import Chat
 from app.conversation import Json
 from app.parameters.row import Parameter
 from app.parameters.table import describe, get
+from ui.parameter_order import group_of
 from ui.parameter_tokens import forms
 
 
@@ -45,7 +46,7 @@ def catalogue() -> dict[str, Json]:
 
 def _more(row: Parameter) -> dict[str, Json]:
     return {
-        "group_id": row.group.name.lower(),
+        "group_id": group_of(row).name.lower(),
         "control": row.control,
         "kind": row.kind,
         "paper": row.paper,

@@ -10,7 +10,7 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from itertools import count, groupby
+from itertools import count
 from typing import Any
 
 import gradio as gr
@@ -18,16 +18,16 @@ from gradio.components import Component
 
 from app.chat import Chat
 from app.conversation import Json
+from app.errors import BadParameter
 from app.models.facts import ModelFacts
 from app.parameters.row import Group, Parameter
-from app.parameters.table import TABLE
-from app.parameters.validate import validate
 from ui.api_errors import sentence
 from ui.controls_kinds import Fields, build_fields, limits
+from ui.parameter_order import OPEN, groups
 from ui.parameter_state import Answer, answer, neutralizing, view
 from ui.parameter_tokens import token_text
 from ui.preset_shelf import Shelf
-from ui.presets_panel import TOOLS
+from ui.presets_panel import EFFECTIVE, TOOLS
 
 STATE_ON_LOAD = (
     "const tell = () => window.dispatchEvent("
@@ -36,9 +36,6 @@ STATE_ON_LOAD = (
 )
 CHOSEN = "() => { window.dispatchEvent(new Event('fader-parameter-chosen')); return true; }"
 BRIDGE_ON_LOAD = "window.faderParameters = trigger;"
-OPEN_GROUPS = (Group.LENGTH, Group.LOGITS)
-PAGE_ORDER = (Group.LOGITS, Group.LENGTH, Group.STRATEGY, Group.OWN)
-"""What people reach for comes first; the other groups follow in the documents' order."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +57,8 @@ def build_parameters_panel(chat: Chat) -> Panel:
     facts = chat.engine.status().facts
     with gr.Column(elem_id="parameters"):
         gr.HTML(TOOLS, elem_id="parameter-tools", js_on_load=None, apply_default_css=False)
-        controls = [control for group in _groups() for control in _build_group(group, facts)]
+        gr.HTML(EFFECTIVE, elem_id="effective", js_on_load=None, apply_default_css=False)
+        controls = [control for group in groups() for control in _build_group(group, facts)]
         place = gr.Textbox("", elem_id="parameter-place", visible="hidden", label="Conversation")
         state = gr.HTML("", elem_id="parameter-state", visible="hidden", html_template="", js_on_load=STATE_ON_LOAD)
         bridge = gr.HTML("", elem_id="parameter-bridge", visible="hidden", js_on_load=BRIDGE_ON_LOAD)
@@ -69,16 +67,10 @@ def build_parameters_panel(chat: Chat) -> Panel:
     return panel
 
 
-def _groups() -> Iterator[tuple[Group, list[Parameter]]]:
-    order = [*PAGE_ORDER, *(group for group in Group if group not in PAGE_ORDER)]
-    for group, rows in groupby(sorted(TABLE, key=lambda row: order.index(row.group)), key=lambda row: row.group):
-        yield group, list(rows)
-
-
 def _build_group(group: tuple[Group, list[Parameter]], facts: ModelFacts | None) -> list[Control]:
     name, rows = group
     with gr.Accordion(
-        name.value, open=name in OPEN_GROUPS, elem_id=f"group-{name.name.lower()}", elem_classes=["parameter-group"]
+        name.value, open=name in OPEN, elem_id=f"group-{name.name.lower()}", elem_classes=["parameter-group"]
     ):
         return [_build_control(row, facts) for row in rows]
 
@@ -111,7 +103,10 @@ class Panel:
 
     def requested(self, values: Sequence[Any]) -> dict[str, Json]:
         """The parameters that are set, converted and checked; raises BadParameter for the first wrong one."""
-        return validate(self._given(values[1:]), self._facts())
+        found = answer(self._given(values[1:]), self._facts())
+        for name, why in found.problems.items():
+            raise BadParameter(name, why)
+        return dict(found.requested)
 
     def shown(self, parameters: Mapping[str, Json], conversation: str = "", trouble: str = "") -> Sequence[Any]:
         """Updates of ``outputs``: these parameters set and no others, in the limits of the model that is loaded now."""

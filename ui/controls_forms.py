@@ -17,9 +17,9 @@ from app.conversation import Json
 from app.parameters.row import Parameter
 from app.parameters.shapes import COMPILE_MODES, to_compile, to_watermark
 from ui.controls_kinds import Fields
-from ui.controls_text import read_entries, write_entries
+from ui.controls_text import read_entries, write_entries, write_json
 
-_BELOW = {"elem_classes": ["field"]}
+_BELOW: dict[str, Any] = {"elem_classes": ["field"]}
 
 
 def _main(**extra: Any) -> dict[str, Any]:
@@ -102,7 +102,7 @@ def _read_watermark(values: Sequence[Any]) -> Json:
 
 
 def _show_watermark(value: Json, defaults: Mapping[str, Mapping[str, Json]]) -> Sequence[Any]:
-    chosen = to_watermark(value) if value else {"kind": "greenlist"}
+    chosen = {"kind": "greenlist", **(value or {})}
     shown = {kind: {**defaults[kind], **(chosen if chosen["kind"] == kind else {})} for kind in WATERMARK}
     fields = [shown[kind][name] for kind, names in WATERMARK.items() for name in names]
     return [chosen["kind"], *(_numbers(field) if isinstance(field, list) else field for field in fields)]
@@ -140,14 +140,9 @@ def compilation(row: Parameter) -> Fields:
 
     def show(value: Json) -> Sequence[Any]:
         full = {**default, **(value or {})}
-        chosen = json.dumps(full["options"]) if full["options"] else ""
-        return [
-            full["mode"] or default["mode"],
-            full["backend"],
-            bool(full["fullgraph"]),
-            json.dumps(full["dynamic"]),
-            chosen,
-        ]
+        options = write_json(full["options"])
+        chosen = full["mode"] or default["mode"]
+        return [chosen, full["backend"], bool(full["fullgraph"]), json.dumps(full["dynamic"]), options]
 
     return Fields((mode, backend, fullgraph, dynamic, options), read, show)
 
@@ -181,7 +176,7 @@ def output_format(row: Parameter) -> Fields:
 
 def _show_format(value: Json) -> Sequence[Any]:
     given = value or {"kind": "json_schema"}
-    schema = json.dumps(given["schema"], indent=2, ensure_ascii=False) if "schema" in given else ""
+    schema = write_json(given.get("schema"), indent=2)
     return [given["kind"], schema, given.get("pattern", ""), write_entries(given.get("choices", ()), "texts")]
 
 

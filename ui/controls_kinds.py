@@ -120,7 +120,7 @@ def _readonly(row: Parameter, _facts: ModelFacts | None) -> Fields:
 def _choice(row: Parameter, _facts: ModelFacts | None) -> Fields:
     """A list of choices; their values travel as JSON, since false, true, null and texts are among them."""
     choices = [(choice_text(choice), json.dumps(choice)) for choice in row.choices]
-    box = gr.Dropdown(choices, value=json.dumps(row.unset_value), filterable=False, **look(row))  # type: ignore[arg-type]
+    box = gr.Dropdown(choices, value=json.dumps(row.unset_value), filterable=False, **look(row))
 
     def show(value: Json) -> str:
         return json.dumps(value if value in row.choices else row.unset_value)
@@ -175,11 +175,7 @@ def _json(row: Parameter, _facts: ModelFacts | None) -> Fields:
     def read(text: str) -> Json:
         return text.strip() or None
 
-    return _one(
-        _textbox(row, _HINTS["json"]),
-        read,
-        lambda value: "" if value is None else json.dumps(value, ensure_ascii=False),
-    )
+    return _one(_textbox(row, _HINTS["json"]), read, lines.write_json)
 
 
 def _text(row: Parameter, _facts: ModelFacts | None) -> Fields:

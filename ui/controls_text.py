@@ -65,6 +65,13 @@ def write_rows(rows: Sequence[Sequence[Json]]) -> str:
     return "\n".join(f"{write_entry(phrase, 'phrases')} = {bias:g}" for phrase, bias in rows)
 
 
+def write_json(value: Json, indent: int | None = None) -> str:
+    """A JSON value as it may be typed; a text is one that was typed and is no JSON yet, and stays as it is."""
+    if value is None:
+        return ""
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, indent=indent)
+
+
 def _json(text: str) -> Json:
     try:
         return json.loads(text)

@@ -12,5 +12,7 @@ TOOLS = """
 <div class="steer"><button type="button" id="neutralize" class="chip" title="Everything to off">Neutralize</button>
 <button type="button" id="model-defaults" class="chip" title="Unset everything">Model’s defaults</button>
 <button type="button" id="undo-parameters" class="chip" disabled title="Take the last change back">Undo</button></div>
-<div id="effective" role="status" aria-label="In effect"></div>
 """
+
+EFFECTIVE = '<div role="group" aria-label="In effect"></div>'
+"""What acts, in a line and in full."""

@@ -7,12 +7,14 @@ from __future__ import annotations
 
 import sys
 from dataclasses import replace
+from typing import cast
 
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 from transformers import PreTrainedTokenizerFast
 
 from app.chat import Chat
 from app.engine.desk import Desk
+from app.engine.engine import Engine as RealEngine
 from app.engine.engine import ModelStatus
 from app.settings import Settings
 from storage import open_store
@@ -50,4 +52,5 @@ class Engine(FakeEngine):
 
 if __name__ == "__main__":
     settings = Settings(port=int(sys.argv[sys.argv.index("--port") + 1]))
-    serve(Chat(open_store(settings.home), Engine(), settings), settings, open_browser=False)
+    chat = Chat(open_store(settings.home), cast(RealEngine, Engine()), settings)
+    serve(chat, settings, open_browser=False)

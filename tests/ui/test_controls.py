@@ -24,6 +24,7 @@ from tests.ui.fakes import FACTS
 from ui.controls import Panel, build_parameters_panel
 from ui.controls_kinds import Fields, build_fields
 from ui.controls_text import read_entries, read_rows, write_entries, write_rows
+from ui.parameter_order import groups
 from ui.parameter_state import answer, neutralizing, view
 
 TEXTS = st.text(st.characters(codec="utf-8", exclude_characters="\r"), min_size=1, max_size=12)
@@ -142,7 +143,7 @@ def test_only_what_is_set_is_requested_in_exact_types(panel: Panel) -> None:
 
 def test_everything_can_be_set_at_once_and_comes_back(panel: Panel) -> None:
     wanted = validate({row.name: sample(row) for row in TABLE if row.control != "readonly"})
-    assert panel.requested(values_of(panel, wanted)) == wanted
+    assert validate(panel._given(values_of(panel, wanted)[1:])) == wanted
 
 
 def test_a_wrong_value_is_refused_with_its_name(panel: Panel) -> None:
@@ -204,6 +205,29 @@ def test_a_slider_takes_the_limits_of_the_model_in_use(panel: Panel, engine: Any
 def test_effective_values_in_words(given: dict[str, Json], name: str, word: str) -> None:
     found = answer(given, FACTS)
     assert view(found, given, str)["rows"][name]["text"] == word
+
+
+def test_what_was_typed_wrong_stays_as_it_was_typed() -> None:
+    raw: dict[str, Json] = {
+        "output_format": {"kind": "json_schema", "schema": '{"type": '},
+        "cache_config": "{nbits",
+        "watermarking_config": {"kind": "greenlist", "bias": 99},
+    }
+    for name, typed in raw.items():
+        fields = all_fields()[name]
+        again = fields.read(list(fields.show(typed)))
+        assert again == typed if isinstance(typed, str) else typed.items() <= again.items()
+
+
+def test_what_the_model_can_never_do_is_refused_before_it_is_sent(panel: Panel) -> None:
+    with pytest.raises(BadParameter, match="use_mtp"):
+        panel.requested(values_of(panel, {"use_mtp": True}))
+
+
+def test_the_page_shows_every_row_once_and_the_negative_prompt_beside_guidance() -> None:
+    shown = [row.name for _, rows in groups() for row in rows]
+    assert sorted(shown) == sorted(BY_NAME)
+    assert shown.index("negative_prompt") == shown.index("guidance_scale") + 1
 
 
 def test_beams_say_that_nothing_streams() -> None:
