@@ -1,16 +1,18 @@
-/* How the next message would fill the model's context, and on demand the exact prompt, as text and as tokens. */
+/* How the next message would fill the model's context, on demand the exact prompt, as text and as tokens, and the words that the reply is
+   to start with. */
 "use strict";
 (() => {
   const WAIT_MS = 700; // after the last change; a preview tokenizes the whole conversation
   let timer = 0;
   let asked = 0;
   let meter = null;
+  const beginning = () => document.querySelector("#reply-start input")?.value || "";
 
   const number = (n) => n.toLocaleString("en");
   const request = (whole) => {
     const { shown } = window.fader;
     const text = document.querySelector("#prompt textarea").value;
-    return window.fader.preview({ whole, text, conversation: shown.conversation, message: shown.messages.at(-1)?.id });
+    return window.fader.preview({ whole, text, conversation: shown.conversation, message: shown.messages.at(-1)?.id, prefix: beginning() });
   };
 
   async function refresh() {
@@ -25,6 +27,8 @@
   function show(view) {
     meter.hidden = !view;
     document.querySelectorAll(".message.left-out").forEach((node) => node.classList.remove("left-out"));
+    document.querySelectorAll(".message.not-seen").forEach((node) => node.classList.remove("not-seen"));
+    mark(window.fader.shown.messages.findLast((message) => message.run)?.run.omitted ?? [], "not-seen");
     if (!view) return;
     const share = (n) => `${Math.min(100, (100 * n) / view.context).toFixed(1)}%`;
     meter.style.setProperty("--used", share(view.used));
@@ -32,7 +36,32 @@
     const words = `${number(view.used)} of ${number(view.context)} tokens`;
     meter.querySelector("span").textContent = view.omitted.length ? `${words}, ${view.omitted.length} messages left out` : words;
     meter.title = `${number(view.used)} used, ${number(view.reserved)} reserved for the reply, ${number(view.free)} free. Click to see the exact prompt.`;
-    for (const id of view.omitted) document.querySelector(`.message[data-id="${id}"]`)?.classList.add("left-out");
+    mark(view.omitted, "left-out");
+  }
+  function mark(ids, kind) {
+    for (const id of ids) document.querySelector(`.message[data-id="${id}"]`)?.classList.add(kind);
+  }
+
+  /* "Start the reply with": a button beside the meter that opens a line of text, sent along with the next message and then emptied. */
+  function startWith(el) {
+    const field = el("input", { type: "text", "aria-label": "Start the reply with", placeholder: "The reply starts with these words", autocomplete: "off" });
+    const line = el("div", { id: "reply-start", hidden: true }, field);
+    const opener = el("button", { type: "button", id: "reply-start-open", "aria-controls": "reply-start", "aria-expanded": "false", onclick: () => toggle(line.hidden) }, "Start the reply with…");
+    function toggle(open) {
+      line.hidden = !open;
+      opener.setAttribute("aria-expanded", String(open));
+      if (open) return field.focus();
+      field.value = "";
+      later();
+      document.querySelector("#prompt textarea").focus();
+    }
+    field.addEventListener("input", later);
+    field.addEventListener("keydown", (event) => {
+      if (event.key === "Escape") { event.stopPropagation(); toggle(false); }
+      if (event.key === "Enter" && !event.isComposing) { event.preventDefault(); document.querySelector("#send").click(); }
+    });
+    window.addEventListener("fader-sent", () => { if (!line.hidden) toggle(false); });
+    return [line, opener];
   }
 
   async function open() {
@@ -63,7 +92,8 @@
   function start() {
     const { el } = window.fader;
     meter = el("button", { type: "button", id: "context-meter", hidden: true, onclick: open }, el("i", { "aria-hidden": "true" }), el("span", {}));
-    document.querySelector("#composer").append(meter);
+    const [line, opener] = startWith(el);
+    document.querySelector("#composer").append(line, el("div", { id: "composer-extras" }, meter, opener));
     document.querySelector("#prompt textarea").addEventListener("input", later);
     document.querySelector("#panel").addEventListener("change", later);
     for (const event of ["fader-shown", "fader-run", "fader-model", "fader-parameters"]) window.addEventListener(event, later);

@@ -429,9 +429,11 @@
     try {
       if (running) await running.ended;
       const from = shown.conversation;
-      const request = { action: "send", text, conversation: from, message: shown.messages.at(-1)?.id };
+      const prefix = $("#reply-start input")?.value || "";
+      const request = { action: "send", text, conversation: from, message: shown.messages.at(-1)?.id, prefix };
       const started = await ask("submit", request);
       remembered.set(draftKey(from), "");
+      window.dispatchEvent(new Event("fader-sent"));
       if (shown.conversation !== from) return;
       if (promptText() === text) setPrompt("");
       else if (promptText().startsWith(text)) setPrompt(promptText().slice(text.length));

@@ -41,6 +41,7 @@ class Actions:
                 parent_id=message or None,
                 requested=requested,
                 system_prompt=system_prompt,
+                prefix=str(asked.get("prefix") or ""),
             )
         self._keep_system_prompt(message, system_prompt)
         if action == "edit":

@@ -30,6 +30,7 @@ class Previews:
                 parent_id=asked.get("message") or None,
                 requested=requested(),
                 system_prompt=system_prompt,
+                prefix=str(asked.get("prefix") or ""),
             )
         except Exception as error:  # noqa: BLE001  (Gradio would show the page an empty error)
             known = str(error) if isinstance(error, FaderError) else sentence(error)
