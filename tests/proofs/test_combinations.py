@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -10,11 +11,12 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from app.conversation import RunStatus
+from app.models.loading import LoadedModel
 from app.parameters.resolve import Resolution, resolve
-from app.parameters.row import Parameter
+from app.parameters.row import Group, Parameter
 from app.parameters.sending import as_json
 from app.parameters.table import BY_NAME, TABLE
-from tests.proofs.conftest import UNSET, Lab
+from tests.proofs.conftest import UNSET, Lab, laboratory
 
 TEXTS = st.sampled_from(["a", " the", "hello", "你好", "🙂", "\n", "<|im_end|>", " hello world", "é"])
 TOKENS = st.integers(0, 399) | st.sampled_from(["a", "<|im_end|>", "e"])
@@ -138,6 +140,36 @@ def test_many_random_combinations(lab: Lab, requested: dict[str, Any]) -> None:
 @given(requested=combination())
 def test_many_random_combinations_on_an_encoder_decoder_model(t5_lab: Lab, requested: dict[str, Any]) -> None:
     check(t5_lab, requested)
+
+
+@pytest.fixture(scope="module", params=["twin", "foreigner"])
+def drafted_lab(
+    request: pytest.FixtureRequest, llama: LoadedModel, twin: LoadedModel, foreigner: LoadedModel
+) -> Iterator[Lab]:
+    """A model with a draft beside it, of its own tokenizer or of another."""
+    for lab in laboratory(llama=llama, twin=twin, foreigner=foreigner):
+        assert lab.engine.load_draft(request.param).finished.wait(60)
+        yield lab
+
+
+def with_drafting() -> st.SearchStrategy[dict[str, Any]]:
+    """A combination in which something about drafting is set."""
+    names = [row.name for row in TABLE if row.group is Group.ASSISTED and row.name != "is_assistant"]
+    one = st.sampled_from(names).flatmap(lambda name: st.fixed_dictionaries({name: values_of(BY_NAME[name])}))
+    return st.tuples(combination(), one).map(lambda both: both[0] | both[1])
+
+
+@settings(QUICK, max_examples=20)
+@given(requested=with_drafting())
+def test_a_random_combination_with_a_draft(drafted_lab: Lab, requested: dict[str, Any]) -> None:
+    check(drafted_lab, requested)
+
+
+@pytest.mark.full
+@settings(LONG, max_examples=400)
+@given(requested=with_drafting())
+def test_many_random_combinations_with_a_draft(drafted_lab: Lab, requested: dict[str, Any]) -> None:
+    check(drafted_lab, requested)
 
 
 CONVERTED = [

@@ -10,9 +10,11 @@ import pytest
 from app.conversation import FinishReason, RunStatus
 from app.engine.events import Progress, TextDelta
 from app.models.loading import LoadedModel
+from app.parameters.rules import QUANTIZED_CACHE_PACKAGES, _installed
 from tests.proofs.conftest import GREEDY, OPEN, UNSET, Forwards, Lab
 
 Watch = Callable[[LoadedModel], Forwards]
+QUANTIZED = any(map(_installed, QUANTIZED_CACHE_PACKAGES))
 
 
 def test_do_sample(lab: Lab) -> None:
@@ -93,8 +95,8 @@ def test_cache_implementation(precise: Lab, watch: Watch, kind: str | None) -> N
     ],
 )
 def test_cache_implementation__impossible_kinds_are_refused_with_the_reason(lab: Lab, kind: str, reason: str) -> None:
-    if lab.loaded.facts.device != "cpu":
-        pytest.skip("possible on a graphics card")
+    if lab.loaded.facts.device != "cpu" or (kind == "quantized" and QUANTIZED):
+        pytest.skip("possible here")
     reply = lab.ask(cache_implementation=kind)
     assert reply.status is RunStatus.FAILED
     assert reply.error.startswith("cache_implementation: ")
@@ -102,10 +104,14 @@ def test_cache_implementation__impossible_kinds_are_refused_with_the_reason(lab:
 
 
 def test_cache_config(lab: Lab) -> None:
-    """Without a quantized cache it has nothing to configure, and says so; with one it needs a package that isn't here."""
+    """Without a quantized cache it has nothing to configure, and says so."""
     reply = lab.reply(cache_config={"backend": "quanto", "nbits": 4})
     assert not reply.explained["cache_config"]["active"]
     assert any(note.startswith("cache_config: Ignored") for note in reply.ended.run.notes)
+
+
+@pytest.mark.skipif(QUANTIZED, reason="a package for it is installed")
+def test_cache_config__with_a_quantized_cache_needs_a_package(lab: Lab) -> None:
     asked = lab.ask(cache_config={"backend": "quanto", "nbits": 4}, cache_implementation="quantized")
     assert asked.error.startswith("cache_implementation: ")
 
@@ -150,3 +156,13 @@ def test_num_beams__stop_reaches_a_long_prompt(lab: Lab) -> None:
     live = lab.start("word " * 90, num_beams=4, max_new_tokens=UNSET)
     live.cancel()
     assert live.result(60).run.status is RunStatus.STOPPED
+
+
+@pytest.mark.skipif(not QUANTIZED, reason="needs optimum-quanto or hqq")
+@pytest.mark.parametrize("bits", [2, 4])
+def test_cache_config__reaches_the_cache(lab: Lab, watch: Watch, bits: int) -> None:
+    backend = "quanto" if _installed("optimum.quanto") else "hqq"
+    seen = watch(lab.loaded)
+    reply = lab.reply(cache_implementation="quantized", cache_config={"backend": backend, "nbits": bits})
+    assert reply.inside.cache == "QuantizedCache"
+    assert {layer.nbits for layer in seen.caches[0].layers} == {bits}
