@@ -54,7 +54,7 @@
 
   function explained(name, facts) {
     const lines = [["Takes", facts.range], ["Off", facts.off === null ? "not set" : shown(facts.off)], ["Acts when", facts.applies_when], ["Touches", facts.conflicts_with.join(", ")]];
-    return [el("p", {}, facts.help, facts.paper && " ", facts.paper && el("a", { href: `https://arxiv.org/abs/${facts.paper}`, target: "_blank", rel: "noreferrer noopener" }, "The paper"), facts.streams ? null : " The reply is not streamed."),
+    return [el("p", {}, facts.help, facts.paper && " ", facts.paper && el("a", { href: `https://arxiv.org/abs/${facts.paper}`, target: "_blank", rel: "noreferrer noopener" }, `arXiv ${facts.paper}`), facts.streams ? null : " The reply is not streamed."),
       el("dl", {}, ...lines.filter(([, text]) => text).flatMap(([term, text]) => [el("dt", {}, term), el("dd", {}, text)]))];
   }
   const shown = (value) => (Array.isArray(value) && !value.length) || value === "" ? "empty" : typeof value === "boolean" ? (value ? "on" : "off") : typeof value === "string" ? value : JSON.stringify(value);
@@ -240,9 +240,11 @@
 
   // ---- the whole ---------------------------------------------------------------------------------------------------------
   function showState(answer) {
-    if (state && answer.conversation !== state.conversation && state.conversation) past.stack = [];
-    state = answer;
     if (answer.turn === asking.turn) answered();
+    if (!answer.rows) { window.fader.toast(answer.trouble, { bad: true }); return; }
+    if (state?.conversation && answer.conversation !== state.conversation) past.stack = [];
+    state = answer;
+    countSet();
     offerUndo();
     for (const row of $$(".parameter[data-dressed]")) paint(row);
     tidy();
@@ -255,6 +257,16 @@
     if (words && $("#live-region").textContent !== words) $("#live-region").textContent = words;
     if (state.trouble) window.fader.toast(state.trouble, { bad: true });
     window.dispatchEvent(new CustomEvent("fader-parameters-shown", { detail: state }));
+  }
+  /** How many parameters of each group are set, beside its title. */
+  function countSet() {
+    const counts = {};
+    for (const [name, row] of Object.entries(state.rows)) if (row.set) counts[table[name].group_id] = (counts[table[name].group_id] || 0) + 1;
+    for (const group of $$(".parameter-group")) {
+      const title = $(".label-wrap > span", group);
+      const count = counts[group.id.slice("group-".length)];
+      count ? title.setAttribute("data-set", `${count} set`) : title.removeAttribute("data-set");
+    }
   }
   function showEffective() {
     const chip = (item) => el("span", { class: "acts", "data-source": item.source, "data-kind": item.kind, title: item.reason }, `${item.name} `, el("b", {}, item.text));
@@ -276,6 +288,7 @@
     Object.assign(past, { name, at: performance.now() });
     if (!state || recent || (past.stack.length && key(past.stack.at(-1)) === key(state.requested))) return;
     past.stack.push(state.requested);
+    if (past.stack.length > 100) past.stack.shift();
     offerUndo();
   }
   const offerUndo = () => { $("#undo-parameters").disabled = !past.stack.some((requested) => key(requested) !== key(state.requested)); };
@@ -382,10 +395,12 @@
     const parts = ["#parameters", "#parameter-search input", "#preset select", "#effective [role=group]", "#parameter-place"];
     while (!window.fader || !window.faderParameters || parts.some((part) => !$(part))) await sleep(20);
     const rows = await window.fader.api("/api/parameters");
+    while (Object.values(rows).some((facts) => !$(`#group-${facts.group_id} > .label-wrap > span`))) await sleep(20);
     table = rows;
     for (const node of $$("#parameter-tools [data-icon]")) { node.prepend(icon(node.dataset.icon)); node.removeAttribute("data-icon"); }
     wire();
     window.dispatchEvent(new Event("fader-parameters-ready"));
+    for (const facts of Object.values(table)) $(`#group-${facts.group_id} > .label-wrap`).title = facts.group_heading;
     if (early) showState(early);
     document.body.classList.add("parameters-ready");
   }

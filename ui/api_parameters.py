@@ -46,6 +46,7 @@ def catalogue() -> dict[str, Json]:
 
 def _more(row: Parameter) -> dict[str, Json]:
     return {
+        "group_heading": group_of(row).heading,
         "group_id": group_of(row).name.lower(),
         "control": row.control,
         "kind": row.kind,

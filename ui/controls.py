@@ -136,6 +136,12 @@ class Panel:
 
     def _explained(self, event: gr.EventData, *values: Any) -> str:
         """A control has changed: explain, and keep what is set with its conversation."""
+        try:
+            return self._explanation(event, values)
+        except Exception as error:  # noqa: BLE001  (Gradio would show the page an empty error)
+            return json.dumps({"trouble": sentence(error), "turn": event._data.get("turn")})  # noqa: SLF001
+
+    def _explanation(self, event: gr.EventData, values: Sequence[Any]) -> str:
         place, given = values[0], self._given(values[1:])
         found = answer(given, self._facts())
         return self._state(found, given, place, self._keep(place, found), turn=event._data.get("turn"))  # noqa: SLF001

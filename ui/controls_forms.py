@@ -16,7 +16,7 @@ from gradio.components import Component
 from app.conversation import Json
 from app.parameters.row import Parameter
 from app.parameters.shapes import COMPILE_MODES, to_compile, to_watermark
-from ui.controls_kinds import Fields
+from ui.controls_kinds import Fields, OpenSlider
 from ui.controls_text import read_entries, write_entries, write_json
 
 _BELOW: dict[str, Any] = {"elem_classes": ["field"]}
@@ -73,9 +73,9 @@ def watermark(row: Parameter) -> Fields:
 def _watermark_field(name: str, default: Json) -> Component:
     match name:
         case "greenlist_ratio":
-            return gr.Slider(0.01, 0.99, default, step=0.01, label=name, buttons=[], **_BELOW)
+            return OpenSlider(0.01, 0.99, default, step=0.01, label=name, buttons=[], **_BELOW)
         case "bias":
-            return gr.Slider(0, 20, default, step=0.1, label=name, buttons=[], **_BELOW)
+            return OpenSlider(0, 20, default, step=0.1, label=name, buttons=[], **_BELOW)
         case "seeding_scheme":
             return gr.Dropdown(["lefthash", "selfhash"], value=default, label=name, filterable=False, **_BELOW)
         case "keys":

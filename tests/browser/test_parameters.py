@@ -93,6 +93,14 @@ def test_four_beams_say_that_streaming_is_off_and_why(page: Page) -> None:
     expect(page.locator("#row-early_stopping")).not_to_have_class(re.compile("unavailable"))
 
 
+def test_a_shipped_preset_reaches_controls_in_closed_groups_too(page: Page) -> None:
+    page.locator("#preset select").select_option("Beam search")
+    expect(page.locator("#group-strategy > .label-wrap > span").first).to_have_attribute("data-set", re.compile("set"))
+    open_group(page, "strategy")
+    expect(switch(page, "num_beams")).to_be_checked()
+    expect(number(page, "num_beams")).not_to_have_value("1")
+
+
 def test_a_preset_survives_a_restart(new_page: NewPage, tmp_path: Path) -> None:
     with serving(Server(tmp_path, MODULE)) as server:
         page = ready(new_page(server, width=1440))

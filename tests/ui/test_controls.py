@@ -209,7 +209,7 @@ def test_effective_values_in_words(given: dict[str, Json], name: str, word: str)
 
 def test_what_was_typed_wrong_stays_as_it_was_typed() -> None:
     raw: dict[str, Json] = {
-        "output_format": {"kind": "json_schema", "schema": '{"type": '},
+        "output_format": {"kind": "json_schema", "schema": '{"type":'},
         "cache_config": "{nbits",
         "watermarking_config": {"kind": "greenlist", "bias": 99},
     }
