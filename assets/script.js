@@ -765,7 +765,9 @@
     if ($(".words", box).textContent !== words) $(".words", box).textContent = words;
     const details = $("#model-details");
     if (!details) return;
-    const rows = [["State", words], ["Precision", view.quantization], ["Runs on", view.device], ["Context", view.context_length && `${view.context_length.toLocaleString("en")} tokens`]];
+    $("#model-cancel").disabled = view.state !== "loading";
+    $("#model-unload").disabled = !view.label;
+    const rows = [["State", view.state === "ready" ? `${name}, loaded` : words], ["Precision", view.quantization], ["Runs on", view.device], ["Context", view.context_length && `${view.context_length.toLocaleString("en")} tokens`]];
     const bar = view.state === "loading" && el("progress", share === null ? {} : { max: 100, value: share });
     const key = JSON.stringify([rows, share, view.detail]);
     if (details.dataset.key === key) return;

@@ -68,7 +68,7 @@ def _name(chat: Chat, ids: list[str] | None, form: ExportFormat) -> str:
 
 async def _receive(request: Request, file: Path) -> None:
     size = 0
-    with file.open("wb") as out:  # noqa: ASYNC230  (a local temporary file)
+    with file.open("wb") as out:
         async for chunk in request.stream():
             size += len(chunk)
             if size > LARGEST:

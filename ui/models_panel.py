@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import gradio as gr
 
@@ -32,7 +33,7 @@ def build_models_panel(chat: Chat) -> None:
             "", show_label=False, container=False, lines=1, max_lines=6, interactive=False, elem_id="model-verdict"
         )
         gr.HTML('<div id="model-details" role="status"></div>', js_on_load=None, apply_default_css=False)
-    quiet = {"api_visibility": "private", "show_progress": "hidden"}
+    quiet: dict[str, Any] = {"api_visibility": "private", "show_progress": "hidden"}
     load.click(lambda chosen: _told(lambda: chat.engine.load(chosen.strip())), name, verdict, **quiet)
     cancel.click(lambda: _told(chat.engine.cancel_load), None, verdict, **quiet)
     unload.click(lambda: _told(chat.engine.unload), None, verdict, **quiet)

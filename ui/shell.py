@@ -4,6 +4,8 @@ from __future__ import annotations
 
 SIDEBAR = """
 <header class="brand"><span class="logo" aria-hidden="true"></span><h1>Fader</h1>
+<button type="button" id="theme-toggle" class="icon" aria-label="Light or dark" title="Light or dark"></button>
+<button type="button" id="show-keys" class="icon" aria-label="Keys" title="Keys (?)" data-icon="keyboard"></button>
 <button type="button" class="icon" id="close-sidebar" aria-label="Close the list of conversations" data-icon="close"></button></header>
 <button type="button" id="new-chat" class="wide" title="New chat (Ctrl+Shift+O)"><i data-icon="plus"></i>New chat</button>
 <div id="conversation-search"><i data-icon="search"></i><input type="search" placeholder="Search" autocomplete="off"
@@ -12,9 +14,7 @@ SIDEBAR = """
 <nav id="conversation-list" aria-label="Conversations"></nav>
 <footer><button type="button" id="trash-toggle" class="quiet" aria-pressed="false"><i data-icon="trash"></i>Trash</button>
 <button type="button" id="select-toggle" class="quiet" aria-pressed="false"><i data-icon="check"></i>Select</button>
-<button type="button" id="transfer" class="icon" aria-label="Export and import" title="Export and import" data-icon="dots"></button>
-<button type="button" id="theme-toggle" class="icon" aria-label="Light or dark" title="Light or dark"></button>
-<button type="button" id="show-keys" class="icon" aria-label="Keys" title="Keys (?)" data-icon="keyboard"></button></footer>
+<button type="button" id="transfer" class="icon" aria-label="Export and import" title="Export and import" data-icon="dots"></button></footer>
 """
 
 TOPBAR = """

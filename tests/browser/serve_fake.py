@@ -37,5 +37,7 @@ if __name__ == "__main__":
     settings = Settings(port=int(sys.argv[sys.argv.index("--port") + 1]))
     store = open_store(settings.home)
     store.interrupt_orphans()
-    chat = Chat(store, cast(Engine, FakeEngine(script, step_s=0.01)), settings)
+    engine = FakeEngine(script, step_s=0.01)
+    engine.chunks = lambda request: 2_000 if "long prompt" in said(request) else 1
+    chat = Chat(store, cast(Engine, engine), settings)
     serve(chat, settings, open_browser=False)

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import re
+from contextlib import closing
+from pathlib import Path
 
 import pytest
-from playwright.sync_api import Locator, Page, expect
+from playwright.sync_api import Browser, Locator, Page, expect
 
-from tests.browser.conftest import NewPage, Server, Watch
+from tests.browser.conftest import NewPage, Server, Watch, serving
 
 
 def send(page: Page, text: str) -> None:
@@ -100,6 +102,17 @@ def test_reload_during_a_reply_goes_on_and_is_complete(page: Page) -> None:
     finished(page)
     shown = last_reply(page).locator(".md > div").all_inner_texts()
     assert set(shown[:-1]) == {"You said: slow and long"}
+
+
+def test_reload_while_the_prompt_is_read_and_stop_there(page: Page) -> None:
+    send(page, "a long prompt")
+    expect(last_reply(page)).to_contain_text("Reading the prompt")
+    expect(last_reply(page).locator("progress")).to_be_visible()
+    page.reload()
+    expect(last_reply(page).locator("progress")).to_be_visible()
+    page.keyboard.press("Escape")
+    finished(page)
+    expect(page.locator("#reply-stats")).to_contain_text("stopped by you")
 
 
 def test_two_tabs_see_the_same_reply_and_mix_nothing(page: Page, new_page: NewPage, server: Server) -> None:
@@ -216,3 +229,18 @@ def test_a_message_sent_into_the_void_is_kept(own_server: Server, new_page: NewP
     expect(page.locator("#model-status")).to_contain_text("Fake")
     page.reload()
     expect(page.locator("#prompt textarea")).to_have_value("not lost")
+
+
+def test_a_password_is_asked_for_once(tmp_path: Path, browser: Browser) -> None:
+    locked = Server(tmp_path, environment={"FADER_PASSWORD": "open sesame"})
+    with serving(locked), closing(browser.new_context()) as context:
+        page = context.new_page()
+        page.goto(locked.address)
+        page.get_by_label("Password").fill("wrong")
+        page.get_by_role("button", name="Log in").click()
+        expect(page.get_by_role("alert")).to_have_text("That is not the password.")
+        page.get_by_label("Password").fill("open sesame")
+        page.keyboard.press("Enter")
+        page.wait_for_selector("body.fader-ready")
+        send(page, "let in")
+        expect(last_reply(page)).to_contain_text("You said: let in")

@@ -42,7 +42,7 @@ def test_the_capital_of_france_is_paris_and_the_conversation_is_there_after_a_re
 
 def test_a_long_reply_is_stopped_and_the_next_one_works(ready: Page) -> None:
     send(ready, "Write a very long story about a lighthouse.")
-    expect(last_reply(ready).locator(".md p").first).to_be_visible(timeout=120_000)
+    expect(last_reply(ready).locator(".md > div").first).to_be_visible(timeout=120_000)
     ready.locator("#stop").click()
     finished(ready)
     expect(ready.locator("#reply-stats")).to_contain_text("stopped by you")

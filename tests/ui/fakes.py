@@ -35,6 +35,7 @@ class FakeEngine:
     def __init__(self, script: Callable[[RunRequest], Iterator[str]] = pieces, step_s: float = 0.0) -> None:
         self.script = script
         self.step_s = step_s
+        self.chunks: Callable[[RunRequest], int] = lambda _request: 1
         self.model = ModelStatus("ready", "fake", FACTS)
         self.desk: Desk | None = None
         self.requests: list[RunRequest] = []
@@ -92,7 +93,12 @@ class FakeEngine:
     def _recite(self, run: LiveRun) -> None:
         said: list[str] = []
         run.append(StatusChanged(RunStatus.PREFILL, "Reading the prompt"))
-        run.append(Progress("prompt", 1, 1))
+        for done in range(1, self.chunks(run.request) + 1):
+            if run.cancelled.is_set() or self._closed.is_set():
+                run.append(_ended(run, said, FinishReason.STOPPED, None))
+                return
+            run.append(Progress("prompt", done, self.chunks(run.request)))
+            run.cancelled.wait(self.step_s)
         run.append(StatusChanged(RunStatus.GENERATING))
         reason, error = FinishReason.EOS, None
         try:
