@@ -45,14 +45,25 @@ def copy_database(source: Path, target: Path) -> Path:
             with closing(connect(source, Access(read_only=True))) as read, closing(sqlite3.connect(partial)) as write:
                 read.backup(write, pages=-1)
                 write.execute("PRAGMA journal_mode = DELETE")
-                finding = write.execute("PRAGMA quick_check(1)").fetchone()[0]
-            if finding != "ok":
-                raise DamagedDatabase(f"{source} is damaged ({finding}), so no copy was made.")
+                if (why := _fault(write)) is not None:
+                    raise DamagedDatabase(
+                        f"{source} is damaged ({why}), so no copy was made. Start Fader again: it recovers what can be read."
+                    )
             sync(partial)
             partial.replace(target)
         finally:
             partial.unlink(missing_ok=True)
     return target
+
+
+def _fault(db: sqlite3.Connection) -> str | None:
+    try:
+        finding = str(db.execute("PRAGMA quick_check(1)").fetchone()[0])
+    except sqlite3.DatabaseError as error:
+        if error.sqlite_errorcode != sqlite3.SQLITE_CORRUPT:
+            raise
+        return str(error)
+    return None if finding == "ok" else finding
 
 
 def sync(path: Path) -> None:
@@ -93,10 +104,14 @@ def _leave_room(path: Path) -> None:
 
 
 class DailyBackups:
-    """Makes the daily copy in the background while the store is open. A copy that fails is tried again within the hour."""
+    """Makes the daily copy in the background while the store is open; one that fails is tried again within the hour.
+
+    ``damage``: what was found when the whole file was checked in doing so, None if nothing.
+    """
 
     def __init__(self, path: Path) -> None:
         self._path = path
+        self.damage: str | None = None
         self._closing = Event()
         self._thread = Thread(target=self._work, name="store-backup", daemon=True)
         self._thread.start()
@@ -112,6 +127,9 @@ class DailyBackups:
             pause = _INTERVAL_S
             try:
                 daily(self._path)
+            except DamagedDatabase as error:
+                self.damage = str(error)
+                log.error("%s", error)  # noqa: TRY400 (the sentence says it all)
             except (FaderError, OSError) as error:
                 log.warning("Today's backup could not be made: %s", error)
 

@@ -23,7 +23,7 @@ from storage.tree import Trashed
 
 
 class Store:
-    """A ``ConversationStore`` over one file. ``notices``: sentences about the opening that the user must be told."""
+    """A ``ConversationStore`` over one file."""
 
     def __init__(
         self,
@@ -37,7 +37,13 @@ class Store:
         self._backups = backups
         self._owners = owners
         self._owner = owners.own if owners else new_id()
-        self.notices = tuple(notices)
+        self._notices = tuple(notices)
+
+    @property
+    def notices(self) -> tuple[str, ...]:
+        """What the user must be told about the opening, and about damage that the daily backup has found since."""
+        damage = self._backups.damage if self._backups else None
+        return (*self._notices, damage) if damage else self._notices
 
     # Conversations
 

@@ -10,12 +10,13 @@ import sqlite3
 import time
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
+from functools import partial
 from pathlib import Path
 
 from app.conversation import new_id
 from app.errors import DamagedDatabase, NewerDatabase, StoreBusy, StoreError, StoreReadOnly
 from app.settings import DATABASE_NAME
-from storage import backup, migrations, recovery
+from storage import backup, migrations, recovery, runs
 from storage.conversations import Store
 from storage.database import Access, Database, connect
 from storage.faults import translate, translated
@@ -76,12 +77,12 @@ def _open(path: Path, owners: Owners) -> Store:
     notices += _make_sound(path, owners)
     with closing(connect(path, access)) as db:
         notices += _migrate(db, path, owners)
-    store = Store(Database(path, access), owners, notices, backup.DailyBackups(path))
+    database = Database(path, access)
     try:
-        store.interrupt_orphans()
+        database.write(partial(runs.interrupt, alive=owners.alive))
     except StoreError as error:  # what is there can be read all the same
-        store.notices += (str(error),)
-    return store
+        notices.append(str(error))
+    return Store(database, owners, notices, backup.DailyBackups(path))
 
 
 def _open_to_read(path: Path) -> Store:

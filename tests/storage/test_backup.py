@@ -7,6 +7,7 @@ import sqlite3
 from contextlib import closing
 from datetime import datetime
 from pathlib import Path
+from threading import Event
 
 import pytest
 
@@ -146,14 +147,40 @@ def test_a_daily_backup_does_not_take_the_last_space(
 
 
 def test_the_daily_backup_is_made_while_the_store_is_open(fader_home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from threading import Event
-
     made = Event()
     monkeypatch.setattr(backup, "_FIRST_S", 0.0)
     monkeypatch.setattr(backup, "daily", lambda _: made.set())
     opened = open_store(fader_home)
     assert made.wait(10)
     opened.close()
+
+
+def test_damage_that_the_daily_backup_finds_is_told(fader_home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    opened = open_store(fader_home)
+    talk = samples.conversation(opened, "Tea")
+    for n in range(30):
+        samples.exchange(opened, talk.id, None, "Why?", f"Because {n} " + "word " * 300)
+    opened.close()
+    path = fader_home / DATABASE_NAME
+    data = bytearray(path.read_bytes())
+    data[len(data) // 2 : len(data) // 2 + 30_000] = bytes(30_000)
+    checked = Event()
+    daily = backup.daily
+
+    def check(file: Path) -> None:
+        path.write_bytes(data)
+        try:
+            daily(file)
+        finally:
+            checked.set()
+
+    monkeypatch.setattr(backup, "_FIRST_S", 0.0)
+    monkeypatch.setattr(backup, "daily", check)
+    opened = open_store(fader_home)
+    assert checked.wait(20)
+    opened.close()
+    assert "is damaged" in opened.notices[-1]
+    assert list((fader_home / "backups").iterdir()) == []
 
 
 def test_a_daily_backup_that_fails_leaves_the_earlier_ones_and_the_store(
