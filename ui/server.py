@@ -12,6 +12,7 @@ from app.settings import Settings
 from ui import (
     api_conversations,
     api_errors,
+    api_insight,
     api_messages,
     api_model,
     api_parameters,
@@ -46,6 +47,7 @@ def create_api(chat: Chat, settings: Settings) -> FastAPI:
 
     for routes in (
         api_runs.router(chat),
+        api_insight.router(chat),
         api_conversations.router(chat),
         api_messages.router(chat),
         api_model.router(chat),

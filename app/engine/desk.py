@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from app.engine.encoding import encode, encode_literal
 from app.engine.prompt import Prompt, build_prompt
+from app.engine.text import IncrementalDecoder
 from app.parameters.resolve import resolve
 
 if TYPE_CHECKING:
@@ -87,6 +88,16 @@ class Desk:
         """Readable tokens for ids; unknown ids give an empty text."""
         with self._lock:
             return self._pieces(ids)
+
+    def texts(self, ids: Sequence[int], context: Sequence[int] = ()) -> tuple[str, ...]:
+        """Each token's share of the text of ``ids``, control tokens shown; joined they are the whole text.
+
+        A character of several tokens belongs to its last one. ``context``: the ids in front, whose text isn't given again.
+        """
+        with self._lock:
+            decoder = IncrementalDecoder(self.tokenizer, frozenset(), context)
+            parts = [decoder.push(i) for i in ids]
+            return (*parts[:-1], parts[-1] + decoder.flush()) if parts else ()
 
     def encode(self, text: str) -> list[int]:
         """Ids of a text, control tokens recognised."""

@@ -9,17 +9,18 @@ import logging
 from collections import OrderedDict, deque
 from dataclasses import dataclass, field, replace
 from threading import Condition, Event, Thread
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Protocol, TypeAlias, TypeVar
 
 from app.conversation import FinishReason, Run, RunStatus
 from app.engine.desk import Desk
 from app.engine.events import Ended, Progress, StatusChanged
 from app.engine.outcome import cut_short, explain
 from app.engine.run import LiveRun, RunRequest
+from app.engine.score import ScoreJob, score
 from app.errors import Cancelled, FaderError, NoModel
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from app.engine.prefix_cache import PrefixCache
     from app.models.facts import ModelFacts
@@ -67,6 +68,11 @@ class LoadJob:
     error: FaderError | None = None
 
 
+Queued = TypeVar("Queued", LoadJob, ScoreJob)
+Job: TypeAlias = LiveRun | LoadJob | ScoreJob
+"""What the queue holds."""
+
+
 class Engine:
     """The thread, its queue, and the model it holds. Methods may be called from any thread."""
 
@@ -81,9 +87,10 @@ class Engine:
         self._beside = Beside()
         self._desk: Desk | None = None
         self._resting: str | None = None
+        self._resting_draft: str | None = None
         self._status = ModelStatus("none")
-        self._queue: deque[LiveRun | LoadJob] = deque()
-        self._current: LiveRun | LoadJob | None = None
+        self._queue: deque[Job] = deque()
+        self._current: Job | None = None
         self._runs: OrderedDict[str, LiveRun] = OrderedDict()
         self._wake = Condition()
         self._closing = False
@@ -130,6 +137,10 @@ class Engine:
         """Queue the freeing of the draft model."""
         return self._enqueue(LoadJob(None, draft=True))
 
+    def score(self, ids: Sequence[int]) -> ScoreJob:
+        """Queue the scoring of a text's tokens (its perplexity); the job has the trace when it is finished."""
+        return self._enqueue(ScoreJob(tuple(ids)))
+
     def cancel_load(self) -> bool:
         """Stop the load under way; False when there is none."""
         with self._wake:
@@ -163,10 +174,10 @@ class Engine:
 
     # -- the queue -----------------------------------------------------------------------------------------------------------
 
-    def _ahead(self) -> list[LiveRun | LoadJob]:
+    def _ahead(self) -> list[Job]:
         return [*([self._current] if self._current else []), *self._queue]
 
-    def _enqueue(self, job: LoadJob) -> LoadJob:
+    def _enqueue(self, job: Queued) -> Queued:
         with self._wake:
             self._queue.append(job)
             self._wake.notify_all()
@@ -192,6 +203,8 @@ class Engine:
             try:
                 if isinstance(item, LiveRun):
                     self._run(item)
+                elif isinstance(item, ScoreJob):
+                    self._score(item)
                 else:
                     self._carry_out(item)
             except Exception as error:  # a fault of ours must not end the thread that everybody waits for
@@ -209,7 +222,7 @@ class Engine:
         if self._loaded is not None:
             self._free()
 
-    def _next(self) -> LiveRun | LoadJob | None:
+    def _next(self) -> Job | None:
         with self._wake:
             while not self._wake.wait_for(lambda: self._closing or self._queue, self._patience()):
                 self._rest()
@@ -226,9 +239,9 @@ class Engine:
 
     def _rest(self) -> None:
         """Nothing was asked for a long time: free the model, and load it again when it is wanted."""
-        name = self._status.name
+        name, draft = self._status.name, self._beside.draft
         self._free()
-        self._resting = name
+        self._resting, self._resting_draft = name, draft.name if draft else None
         self._status = ModelStatus(
             "none", detail=f"{name} was unloaded after a pause; it loads again with your next message."
         )
@@ -246,7 +259,10 @@ class Engine:
         try:
             if wanted and (self._loaded is None or self._status.name != wanted):
                 run.append(StatusChanged(RunStatus.LOADING, f"Loading {wanted}"))
+                draft = self._resting_draft if wanted == self._resting else None
                 self._replace(wanted, run.cancelled, lambda what, done, total: run.append(Progress(what, done, total)))
+                if draft:
+                    self._replace_draft(LoadJob(draft, draft=True, cancelled=run.cancelled))
             if self._loaded is None:
                 raise NoModel(self._status.detail or MESSAGE_NO_MODEL)
         except Cancelled:
@@ -255,6 +271,20 @@ class Engine:
             run.append(_failed(run, str(error)))
         else:
             execute(run, self._loaded, self._blocks, self._beside)
+
+    def _score(self, job: ScoreJob) -> None:
+        try:
+            if self._loaded is None and self._resting:
+                self._replace(self._resting, job.cancelled, None)
+            if self._loaded is None:
+                raise NoModel(self._status.detail or MESSAGE_NO_MODEL)  # noqa: TRY301  (this job's error like any other)
+            job.trace = score(job, self._loaded, self._settings.prefill_chunk)
+        except FaderError as error:
+            job.error = error
+        except Exception as error:  # noqa: BLE001  (whatever a model raises ends this job and nothing else)
+            job.error = explain(error)
+        finally:
+            job.finished.set()
 
     def _carry_out(self, job: LoadJob) -> None:
         try:
@@ -298,6 +328,7 @@ class Engine:
         self._beside.clear()
         _forget_own_settings(loaded)
         self._loaded, self._desk, self._resting = loaded, Desk(loaded.tokenizer, loaded.facts), None
+        self._resting_draft = None
         self._status = ModelStatus("ready", name, loaded.facts)
 
     def _replace_draft(self, job: LoadJob) -> None:

@@ -84,12 +84,12 @@ def _without(run: Run, trace: Trace, name: str) -> tuple[tuple[int, ...], int | 
     if name not in MOVABLE:
         return (), None
     old = Setting.of(run.effective)
-    prediction = predict(trace, old, replace(old, **{name: getattr(OFF, name)}), _before(run))
+    prediction = predict(trace, old, replace(old, **{name: getattr(OFF, name)}), ids_before(run))
     known = prediction.choice != UNKNOWN
     return tuple(np.flatnonzero(known & ~prediction.same).tolist()), int((~known).sum())
 
 
-def _before(run: Run) -> tuple[int, ...]:
+def ids_before(run: Run) -> tuple[int, ...]:
     """All ids that stood before the first traced token: the prompt, and the beginning a continued reply took over."""
     return run.prompt_ids + run.output_ids[: len(run.output_ids) - run.stats.new_tokens]
 
