@@ -309,7 +309,7 @@
   }
 
   // ---- following a reply -----------------------------------------------------------------------------------------
-  const UPDATE_MS = 40; // a screen shows no more; the first text is not held back
+  const UPDATE_MS = 40; // a screen shows no more; the first text is not held back; a costly update (a long open block) makes the next one wait
   const STATUS_WORDS = { queued: "Waiting for its turn", loading: "Loading the model", prefill: "Reading the prompt", generating: "Thinking of the first word" };
 
   function follow(message) {
@@ -334,9 +334,11 @@
         }
         if (follower.stopped) break;
         seq = update.seq;
+        const arrived = performance.now();
         keepEnd(() => apply(message, update, follower));
+        const cost = performance.now() - arrived + (update.work_ms || 0);
         if (update.done) break;
-        await sleep(document.hidden ? 1000 : update.elsewhere ? 1000 : Math.max(0, UPDATE_MS - (performance.now() - started)));
+        await sleep(document.hidden ? 1000 : update.elsewhere ? 1000 : Math.min(1000, Math.max(UPDATE_MS - (performance.now() - started), 3 * cost)));
       }
       shown.followers.delete(id);
       finished();

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from threading import Lock
+from time import perf_counter
 
 from app.conversation import Json, RunStatus
 from app.engine.events import Ended, Event, Note, Progress, StatusChanged, TextDelta
@@ -56,10 +57,12 @@ class RunView:
         """Everything that changed after event number ``after``; waits up to ``wait_s`` seconds for a change."""
         self.run.wait(after, wait_s)
         with self._lock:
+            started = perf_counter()
             for number, event in self.run.read(self._seq):
                 self._take(number, event)
                 self._seq = number
-            return self._view(min(after, self._seq))
+            view = self._view(min(after, self._seq))
+            return {**view, "work_ms": round(1000 * (perf_counter() - started), 1)}
 
     def _take(self, number: int, event: Event) -> None:
         match event:

@@ -35,8 +35,11 @@ def markdown() -> MarkdownIt:
 
 
 def _fence(_self: object, tokens: Sequence[Token], idx: int, _options: OptionsDict, _env: EnvType) -> str:
-    words = tokens[idx].info.split()
-    return code_block(tokens[idx].content, words[0] if words else "")
+    token = tokens[idx]
+    words = token.info.split()
+    first, end = token.map or [0, 0]
+    is_open = token.type == "fence" and end - first < len(token.content.splitlines()) + 2
+    return code_block(token.content, words[0] if words else "", is_open=is_open)
 
 
 def _link_open(_self: object, tokens: Sequence[Token], idx: int, _options: OptionsDict, _env: EnvType) -> str:

@@ -14,7 +14,8 @@ SIDEBAR = """
 <nav id="conversation-list" aria-label="Conversations"></nav>
 <footer><button type="button" id="trash-toggle" class="quiet" aria-pressed="false"><i data-icon="trash"></i>Trash</button>
 <button type="button" id="select-toggle" class="quiet" aria-pressed="false"><i data-icon="check"></i>Select</button>
-<button type="button" id="transfer" class="icon" aria-label="Export and import" title="Export and import" data-icon="dots"></button></footer>
+<button type="button" id="transfer" class="icon" aria-label="Export and import" title="Export and import"
+ data-icon="dots"></button></footer>
 """
 
 TOPBAR = """

@@ -121,6 +121,13 @@ def test_code_of_an_unknown_language_is_plain() -> None:
     assert "a &lt; b" in inspected("```nonesuch\na < b\n```")
 
 
+def test_long_code_is_coloured_once_its_end_is_there() -> None:
+    lines = "x = 1\n" * 1_500
+    assert "hl-" not in inspected("```python\n" + lines)
+    assert "hl-" in inspected("```python\n" + lines + "```")
+    assert "hl-" not in inspected("```python\n" + lines * 10 + "```")
+
+
 def test_links_open_elsewhere_and_tell_nothing() -> None:
     assert 'rel="noopener noreferrer nofollow"' in inspected("[x](https://a.example)")
 
