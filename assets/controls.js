@@ -320,12 +320,22 @@
     changed();
   }
   /** Have the change explained and kept: one question at a time, the last one always. */
-  const asking = { turn: 0, waiting: false, again: false, timer: 0, late: 0 };
+  const asking = { turn: 0, waiting: false, again: false, soon: false, timer: 0, late: 0 };
   function changed() {
     clearTimeout(asking.timer);
+    asking.soon = true;
     asking.timer = setTimeout(explain, 25); // Gradio has taken the value by then
   }
+  /** Before anything else is clicked, such as another conversation: what was changed here belongs here. */
+  function flush() {
+    if (!asking.soon && !asking.again) return;
+    clearTimeout(asking.timer);
+    clearTimeout(asking.late);
+    asking.waiting = false;
+    explain();
+  }
   function explain() {
+    asking.soon = false;
     if (asking.waiting) { asking.again = true; return; }
     Object.assign(asking, { waiting: true, again: false, turn: asking.turn + 1 });
     asking.late = setTimeout(answered, 10000);
@@ -345,6 +355,9 @@
     const panel = $("#parameters");
     document.addEventListener("input", onInput, true);
     document.addEventListener("blur", onBlur, true);
+    document.addEventListener("pointerdown", (event) => { if (!panel.contains(event.target)) flush(); }, true);
+    document.addEventListener("keydown", (event) => { if (event.ctrlKey || event.metaKey) flush(); }, true);
+    addEventListener("pagehide", flush);
     let typing = 0;
     $("#parameter-search input").addEventListener("input", (event) => {
       clearTimeout(typing);
