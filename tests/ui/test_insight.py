@@ -243,9 +243,9 @@ def test_a_text_that_can_not_be_scored_is_refused_at_once(client: TestClient) ->
 
 
 def test_a_watermark_is_found_in_the_reply_that_has_it_and_in_no_other(client: TestClient, replied: Replied) -> None:
-    config = {"kind": "greenlist", "bias": 3.0}
-    marked = replied(watermarking_config=config, top_k=0, max_new_tokens=80, min_new_tokens=80)
-    plain = replied(top_k=0, max_new_tokens=80, min_new_tokens=80)
+    config = {"kind": "greenlist", "bias": 6.0}
+    marked = replied(watermarking_config=config, temperature=4.0, top_k=0, max_new_tokens=80, min_new_tokens=80)
+    plain = replied(temperature=4.0, top_k=0, max_new_tokens=80, min_new_tokens=80)
     found = client.post("/api/watermark", json={"run": marked.id}).json()
     assert found["marked"], found
     assert not client.post("/api/watermark", json={"run": plain.id, "config": config}).json()["marked"]
