@@ -38,7 +38,7 @@ def _fence(_self: object, tokens: Sequence[Token], idx: int, _options: OptionsDi
     token = tokens[idx]
     words = token.info.split()
     first, end = token.map or [0, 0]
-    is_open = token.type == "fence" and end - first < len(token.content.splitlines()) + 2
+    is_open = token.type == "fence" and end - first < len(token.content.rstrip("\n").split("\n")) + 2
     return code_block(token.content, words[0] if words else "", is_open=is_open)
 
 

@@ -90,7 +90,11 @@ def _figures(run: Run) -> Iterable[tuple[str, str, str]]:
         return
     stats = run.stats
     if stats.new_tokens:
-        yield "tokens", f"{stats.new_tokens:,} tokens", f"{stats.prompt_tokens:,} tokens of prompt"
+        yield (
+            "tokens",
+            f"{stats.new_tokens:,} {'token' if stats.new_tokens == 1 else 'tokens'}",
+            f"{stats.prompt_tokens:,} tokens of prompt",
+        )
     if stats.tokens_per_s:
         yield "speed", f"{stats.tokens_per_s:.1f} tokens/s", "Tokens per second while writing"
     if stats.ttft_s is not None:
