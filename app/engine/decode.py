@@ -22,6 +22,7 @@ from app.engine.prefix_cache import can_reuse
 from app.errors import Cancelled
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from threading import Event
 
     import torch
@@ -129,13 +130,33 @@ class Decoder:
     def _beams(
         self, model: Any, input_ids: torch.Tensor, prepared: Prepared, kwargs: dict[str, Any], _inputs: Any
     ) -> Any:
-        if can_reuse(kwargs.get("cache")):  # the prompt stands there once per beam: in chunks it takes less memory
+        totals, hook = BeamTotals(), None
+        if can_reuse(kwargs.get("cache")):
+            # The prompt stands there once per beam: read in chunks it takes less memory, and can be stopped.
             prepared.config.prefill_chunk_size = self.blocks.block_size
-        totals = BeamTotals()
-        with totals.listen(model):
-            result = self._library_loop(model._beam_search, input_ids, prepared, kwargs)  # noqa: SLF001
+            hook = model.register_forward_pre_hook(self._chunks(input_ids.shape[1]))
+        try:
+            with totals.listen(model):
+                result = self._library_loop(model._beam_search, input_ids, prepared, kwargs)  # noqa: SLF001
+        finally:
+            if hook:
+                hook.remove()
         sequences: Any = getattr(result, "sequences", result)
         return sequences[: totals.possible(sequences)]
+
+    def _chunks(self, total: int) -> Callable[..., None]:
+        """Called before each forward pass: while these read the prompt, tells how far they are and stops between two of them."""
+        starts = iter(range(0, total, self.blocks.block_size))
+
+        def before(*_: Any) -> None:
+            start = next(starts, None)
+            if start is None:
+                return
+            if self.cancelled.is_set():
+                raise Cancelled
+            self.listener.prefill(start, total, 0)
+
+        return before
 
     def _assisted(
         self, model: Any, input_ids: torch.Tensor, prepared: Prepared, kwargs: dict[str, Any], inputs: Any
@@ -148,8 +169,9 @@ class Decoder:
         from app.engine.randomness import OwnRandomness
 
         draws = OwnRandomness(self.seed) if prepared.config.do_sample else nullcontext()
+        processors = type(prepared.processors)([*prepared.processors, sampling.NumbersOnly(prepared.prompt_length)])
         with draws:
-            result = loop(input_ids, prepared.processors, prepared.criteria, prepared.config, **kwargs)
+            result = loop(input_ids, processors, prepared.criteria, prepared.config, **kwargs)
         if prepared.config.return_dict_in_generate:
             self.inside.take(result)
         return result

@@ -24,6 +24,11 @@ NOTHING_LEFT = (
     "format, …) leave nothing to choose from. Relax one of them."
 )
 
+NOT_NUMBERS = (
+    "The model produced numbers that are not numbers (NaN) at token {step}. Switch remove_invalid_values on, or load the model "
+    "with another compute dtype."
+)
+
 NEAR = 256
 """Candidates looked at first; the whole vocabulary is sorted only when the draw falls beyond them."""
 
@@ -83,10 +88,19 @@ def check(scores: torch.Tensor, logits: torch.Tensor, step: int) -> None:
     if torch.isfinite(best).all():
         return
     if torch.isnan(best).any() or torch.isnan(logits).any():
-        sentence = (
-            f"The model produced numbers that are not numbers (NaN) at token {step}. "
-            "Switch remove_invalid_values on, or load the model with another compute dtype."
-        )
-        raise RunFailed(sentence)
+        raise RunFailed(NOT_NUMBERS.format(step=step))
     if torch.isneginf(best).any():
         raise RunFailed(f"At token {step} {NOTHING_LEFT}")
+
+
+class NumbersOnly:
+    """Put behind the processors of the library's own loops, which would go on with NaN and choose anything at all."""
+
+    def __init__(self, prompt_length: int) -> None:
+        self._prompt_length = prompt_length
+
+    def __call__(self, input_ids: torch.Tensor, scores: torch.Tensor) -> torch.Tensor:
+        """``scores``: [batch, vocabulary], returned as they are. Raises RunFailed when one of them is NaN."""
+        if scores.isnan().any():
+            raise RunFailed(NOT_NUMBERS.format(step=input_ids.shape[1] - self._prompt_length + 1))
+        return scores

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from threading import Event
 from typing import Any
 
 import pytest
@@ -332,6 +333,18 @@ def test_draft__of_another_kind_of_model_is_refused(draft_lab: Lab) -> None:
     assert isinstance(job.error, UnsupportedModel)
     assert draft_lab.engine.status().state == "ready"
     assert draft_lab.reply().status is RunStatus.DONE
+
+
+def test_draft__comes_back_with_its_model_after_a_pause(precise_llama: LoadedModel, twin: LoadedModel) -> None:
+    shelf, freed = Shelf(main=precise_llama, twin=twin), Event()
+    shelf.unload = lambda loaded: freed.set() if loaded is precise_llama else None  # type: ignore[method-assign]
+    engine = Engine(shelf, Settings(idle_unload_minutes=0.02))
+    engine.load("main")
+    engine.load_draft("twin")
+    assert freed.wait(60)
+    reply = Lab(engine, precise_llama).reply(**LONG)
+    engine.close()
+    assert reply.ended.run.model_fingerprint["draft"]["name"]
 
 
 def test_draft__without_a_model_is_refused(twin: LoadedModel) -> None:

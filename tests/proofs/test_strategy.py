@@ -154,8 +154,14 @@ def test_num_beams__stop_ends_the_search(lab: Lab, beams: dict[str, Any]) -> Non
 
 def test_num_beams__stop_reaches_a_long_prompt(lab: Lab) -> None:
     live = lab.start("word " * 90, num_beams=4, max_new_tokens=UNSET)
+    progress = (event for _, event in live.events() if isinstance(event, Progress) and event.what == "prompt")
+    next(progress)
     live.cancel()
-    assert live.result(60).run.status is RunStatus.STOPPED
+    ended = live.result(60)
+    assert ended.run.status is RunStatus.STOPPED
+    read = [event for _, event in live.read() if isinstance(event, Progress) and event.what == "prompt"]
+    assert read[0].total > 90
+    assert not ended.run.output_ids or len(ended.run.output_ids) < 5
 
 
 @pytest.mark.skipif(not QUANTIZED, reason="needs optimum-quanto or hqq")
