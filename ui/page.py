@@ -42,6 +42,9 @@ def mount(app: FastAPI, chat: Chat, settings: Settings) -> FastAPI:
         f'<script src="{static.address("transfer.js")}"></script>'
         f'<script src="{static.address("controls.js")}"></script>'
         f'<script src="{static.address("presets.js")}"></script>'
+        f'<link rel="stylesheet" href="{static.address("insight.css")}">'
+        f'<script src="{static.address("insight.js")}"></script>'
+        f'<script src="{static.address("playground.js")}"></script>'
     )
     mounted: FastAPI = gr.mount_gradio_app(
         app,

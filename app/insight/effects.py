@@ -70,7 +70,7 @@ def _stage(run: Run, trace: Trace, index: int) -> Effect:
         mean, most = (float(mass.mean()), float(mass.max())) if acted else (0.0, 0.0)
     mattered = True if differ else False if unknown == 0 or not acted else None
     effect = Effect(name, run.effective.get(name), acted, len(trace), mean, most, differ, unknown, mattered, "")
-    return replace(effect, sentence=_sentence(effect))
+    return replace(effect, sentence=_sentence(effect, len(run.output_ids) - len(trace)))
 
 
 def _reshaped(trace: Trace, index: int) -> int:
@@ -104,7 +104,8 @@ def _endings(run: Run, tokens: int) -> list[Effect]:
     ]
 
 
-def _sentence(effect: Effect) -> str:
+def _sentence(effect: Effect, taken_over: int) -> str:
+    """In words; tokens are counted from the beginning of the reply, the ``taken_over`` ones in front included."""
     if not effect.acted:
         return "Never mattered: it excluded and changed nothing."
     times = f"Acted at {effect.acted} of {effect.tokens} tokens"
@@ -113,7 +114,7 @@ def _sentence(effect: Effect) -> str:
             f", taking {effect.mean_removed:.1%} of the probability on average and {effect.max_removed:.1%} at most"
         )
     if effect.would_differ:
-        first = effect.would_differ[0] + 1
+        first = taken_over + effect.would_differ[0] + 1
         count = len(effect.would_differ)
         choices = (
             f"Without it {count} choice{'s' if count > 1 else ''} would have been another, the first at token {first}."
