@@ -1,4 +1,5 @@
-"""A real server in a process of its own and a real Chromium, both for the whole session; each test has a fresh browser profile.
+"""A real server in a process of its own and a real Chromium, both for this folder only (Playwright keeps an event loop running
+that other tests would stumble over); each test has a fresh browser profile.
 
 Every test fails at its end if the page asked anybody but its server for anything, raised an error, or logged one.
 """
@@ -58,6 +59,7 @@ class Server:
             if line.startswith("Fader is at "):
                 self.address = line.removeprefix("Fader is at ").strip()
                 return
+        self._process.stdout.close()
         message = f"the server ended with {self._process.wait()} before it answered"
         raise RuntimeError(message)
 
@@ -86,7 +88,7 @@ def serving(server: Server) -> Iterator[Server]:
         server.stop(kill=True)
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     """The server that most tests share: a scripted engine over a real store."""
     with serving(Server(tmp_path_factory.mktemp("browser-home"))) as running:
@@ -100,7 +102,7 @@ def own_server(tmp_path: Path) -> Iterator[Server]:
         yield running
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def browser() -> Iterator[Browser]:
     """Chromium as the system has it."""
     path = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
