@@ -296,6 +296,15 @@ def models_load(name: Annotated[str, typer.Argument()] = "builtin", *, as_json: 
             typer.echo(load_report(report))
 
 
+@models_app.command("unload")
+def models_unload(*, as_json: AsJson = False) -> None:
+    """Free the model of the Fader that is running on this data folder."""
+    from app.beacon import post
+
+    with exit_codes():
+        _done(post(Settings().home, "/api/model/unload"), "The model was unloaded.", as_json=as_json)
+
+
 @models_app.command("prepare")
 def models_prepare(name: Annotated[str, typer.Argument()] = "builtin", *, as_json: AsJson = False) -> None:
     """Quantize a model once and keep it in the cache folder, so that later starts take seconds."""

@@ -9,11 +9,17 @@ from app.conversation import Json
 
 
 def router(chat: Chat) -> APIRouter:
-    """``GET /api/model``; loading is asked for on the page's model panel."""
+    """``GET /api/model``, ``POST /api/model/unload``; loading is asked for on the page's model panel."""
     routes = APIRouter(prefix="/api/model")
 
     @routes.get("")
     def model() -> Json:
+        return model_view(chat)
+
+    @routes.post("/unload")
+    def unload() -> Json:
+        """Free the model after what is queued; answers when it is done."""
+        chat.engine.unload().finished.wait()
         return model_view(chat)
 
     return routes

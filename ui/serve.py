@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import uvicorn
 
+from app.beacon import announced
 from app.errors import RefusedInput
 from ui.guard import check_exposure
 from ui.server import create_app
@@ -32,7 +33,8 @@ def serve(chat: Chat, settings: Settings, *, open_browser: bool = True) -> None:
             _say(f"Port {settings.port} is taken; using {port} instead.")
         address = f"http://{_host_in_address(settings.host)}:{port}/"
         server = _Server(create_app(chat, settings), address, open_browser=open_browser)
-        server.run(sockets=[listener])
+        with announced(settings.home, address):
+            server.run(sockets=[listener])
 
 
 def listening_socket(host: str, port: int) -> socket.socket:
