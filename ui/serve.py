@@ -5,6 +5,7 @@ from __future__ import annotations
 import socket
 import sys
 import webbrowser
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 import uvicorn
@@ -33,7 +34,8 @@ def serve(chat: Chat, settings: Settings, *, open_browser: bool = True) -> None:
             _say(f"Port {settings.port} is taken; using {port} instead.")
         address = f"http://{_host_in_address(settings.host)}:{port}/"
         server = _Server(create_app(chat, settings), address, open_browser=open_browser)
-        with announced(settings.home, address):
+        # Ctrl-C is how a server is ended; uvicorn raises it again once it has shut down
+        with announced(settings.home, address), suppress(KeyboardInterrupt):
             server.run(sockets=[listener])
 
 
