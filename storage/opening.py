@@ -24,7 +24,7 @@ from storage.filesystems import network_file_system
 from storage.owners import Owners, exclusively
 
 _OPENING_S = 60.0
-_CHECK_S = 0.7
+_CHECK_S = 0.5
 _HEADER = b"SQLite format 3\x00"
 
 
