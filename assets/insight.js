@@ -15,8 +15,8 @@
 
   /** Ten steps each, from what was expected to what was not; the colours are those of cividis, laid between paper and ink. */
   const SCALES = {
-    raw: { name: "Probability", rising: false, steps: [950000, 800000, 600000, 400000, 250000, 150000, 80000, 30000, 10000], label: (v) => `${v / 10000} %`, title: "How probable the model itself found the token" },
-    processed: { name: "Probability after the settings", rising: false, steps: [950000, 800000, 600000, 400000, 250000, 150000, 80000, 30000, 10000], label: (v) => `${v / 10000} %`, title: "The probability with which the token was drawn" },
+    raw: { name: "Probability", rising: false, steps: [950000, 800000, 600000, 400000, 250000, 150000, 80000, 30000, 10000], label: (v) => `${v / 10000}%`, title: "How probable the model itself found the token" },
+    processed: { name: "Probability after the settings", rising: false, steps: [950000, 800000, 600000, 400000, 250000, 150000, 80000, 30000, 10000], label: (v) => `${v / 10000}%`, title: "The probability with which the token was drawn" },
     entropy: { name: "Entropy", rising: true, steps: [100, 300, 600, 1000, 1500, 2000, 2500, 3000, 4000], label: (v) => `${v / 1000}`, title: "How undecided the model was, in nats" },
     rank: { name: "Rank", rising: true, steps: [1, 2, 3, 4, 6, 10, 20, 50, 200], label: (v) => `${v + 1}`, title: "The token's place among all by the model's own probability" },
   };
@@ -62,7 +62,7 @@
     function colour(wanted) {
       mode = wanted;
       const scale = SCALES[mode];
-      const words = [...scale.steps.map((v) => (scale.rising ? `< ${scale.label(v)}` : `≥ ${scale.label(v)}`)), scale.rising ? `≥ ${scale.label(scale.steps.at(-1))}` : "less"];
+      const words = [...scale.steps.map((v) => (scale.rising ? `<${scale.label(v)}` : `≥${scale.label(v)}`)), scale.rising ? `≥${scale.label(scale.steps.at(-1))}` : "less"];
       legend.replaceChildren(...words.map((word, i) => el("span", { class: `tk s${i}`, title: scale.title }, word)));
       paint();
     }
@@ -197,7 +197,7 @@
       this.node.replaceChildren(
         el("header", {}, el("strong", {}, visible(view.pieces[id] ?? "")), el("span", {}, `token ${number(i + 1)} · id ${id}`)),
         note && el("p", { class: "hint" }, note) || "",
-        facts.length ? el("dl", {}, ...facts.flatMap(([term, value]) => [el("dt", {}, term), el("dd", {}, value)])) : "",
+        facts.length ? el("dl", {}, ...facts.map(([term, value]) => el("div", {}, el("dt", {}, term), el("dd", {}, value)))) : "",
         known && view.stages.length ? stageLine(view, t) : "",
         known && prediction ? this.would(prediction, t, id) : "",
         known ? this.table(t, i, id) : "",
@@ -323,16 +323,15 @@
     const lines = await attempt(() => api(`/api/runs/${opened.run}/effects`));
     if (!lines || !panel.isConnected) return;
     if (!lines.length) return panel.replaceChildren(el("p", { class: "hint" }, "No setting was in force: every token was chosen from the model's own distribution."));
-    const share = (value) => (value === null ? "–" : `${(100 * value).toFixed(1)} %`);
     const value = (v) => (v === null || v === undefined ? "–" : typeof v === "object" ? JSON.stringify(v) : String(v));
     const verdict = (line) => (line.mattered === false ? "never mattered" : line.mattered ? "mattered" : "not known");
     const jumps = (line) => line.would_differ.filter((t) => t + opened.view.from < opened.view.ids.length).slice(0, 8).map((t) =>
       el("button", { type: "button", class: "jump", onclick: () => opened.text.go(opened.view.from + t) }, number(opened.view.from + t + 1)));
     panel.replaceChildren(el("table", { class: "effects" },
-      el("thead", {}, el("tr", {}, ...["parameter", "value", "acted", "removed (mean, most)", "without it"].map((name) => el("th", { scope: "col" }, name)))),
+      el("thead", {}, el("tr", {}, ...["parameter", "value", "what it did"].map((name) => el("th", { scope: "col" }, name)))),
       el("tbody", {}, ...lines.map((line) => el("tr", { "data-name": line.name, "data-mattered": String(line.mattered) },
-        el("th", { scope: "row" }, line.name, el("small", {}, verdict(line))), el("td", {}, value(line.value)), el("td", {}, `${number(line.acted)} of ${number(line.tokens)}`),
-        el("td", {}, line.mean_removed === null ? "reshapes" : `${share(line.mean_removed)}, ${share(line.max_removed)}`), el("td", {}, line.sentence, ...(line.would_differ.length > 0 && jumps(line).length ? [" Tokens: ", ...jumps(line)] : [])))))));
+        el("th", { scope: "row" }, line.name, el("small", {}, verdict(line))), el("td", {}, value(line.value)),
+        el("td", {}, line.sentence, ...(jumps(line).length ? [" Go to token ", ...jumps(line)] : [])))))));
     return undefined;
   }
 
@@ -405,7 +404,8 @@
     }
     if (answer.exact_until >= total) return "Nothing changes: every token would be the same.";
     if (answer.exact_until === 0 && !answer.reason.startsWith("From token")) return answer.reason;
-    return `Exact for the first ${number(answer.exact_until)} tokens, which stay the same. At token ${number(view.from + answer.exact_until + 1)} the stored alternatives (${view.k} per token) don't tell.`;
+    const sure = answer.exact_until ? `The first ${number(answer.exact_until)} stay the same; at token ${number(view.from + answer.exact_until + 1)}` : "Already at the first token";
+    return `${sure} the stored alternatives (${view.k} per token) don't tell. Run it for real to know.`;
   }
 
   // ---- replay ----------------------------------------------------------------------------------------------------------
@@ -427,7 +427,7 @@
         for (;;) {
           const answer = await api(`/api/runs/${mine.run}/replay/${running}`);
           if (answer.done) { tell(answer); return; }
-          words.textContent = answer.status === "queued" ? "Waiting for its turn …" : "Replaying …";
+          words.textContent = answer.status === "queued" ? "Waiting for its turn …" : `Replaying … ${Math.round(100 * answer.share)} %`;
           if (!words.isConnected) return;
           await new Promise((done) => setTimeout(done, 250));
         }

@@ -115,6 +115,6 @@
 
   window.addEventListener("fader-insight", () => {
     const { el, icon } = window.fader;
-    document.querySelector("#toggle-panel").before(el("button", { type: "button", class: "icon", id: "open-playground", "aria-label": "Playground: tokens, perplexity, watermark", title: "Playground: tokens, perplexity, watermark", onclick: open }, icon("tokens")));
+    document.querySelector("#transfer").before(el("button", { type: "button", class: "icon", id: "open-playground", "aria-label": "Playground: tokens, perplexity, watermark", title: "Playground: tokens, perplexity, watermark", onclick: open }, icon("tokens")));
   }, { once: true });
 })();

@@ -148,7 +148,8 @@ def _add_replay(routes: APIRouter, chat: Chat) -> None:
         if live is None:
             raise NotFound("This replay is no longer kept. Start it again.")
         if live.ended is None:
-            return {"done": False, "status": str(live.status)}
+            whole = len(chat.store.message(chat.store.run(run_id).message_id).content)
+            return {"done": False, "status": str(live.status), "share": min(1.0, len(live.text()) / max(1, whole))}
         try:
             outcome = chat.check_replay(run_id, live)
         except RunFailed as error:

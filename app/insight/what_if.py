@@ -86,6 +86,14 @@ class _Tail:
         for values in (self.size, self.low, self.high, self.largest):
             values[where] = 0.0
 
+    def limit(self, room: NDArray[np.float64]) -> None:
+        """Only its ``room`` largest stay: they hold at least their share of the weight, and at most the largest one each."""
+        share = np.where(self.size > room, room / np.maximum(self.size, 1), 1.0)
+        self.low *= share
+        self.size = np.minimum(self.size, room)
+        self.high = np.minimum(self.high, self.size * self.largest)
+        self.low = np.minimum(self.low, self.high)
+
     def cut(self, where: NDArray[np.bool_]) -> None:
         """An unknown part of the tail is excluded there."""
         self.low[where] = 0.0
@@ -293,7 +301,7 @@ def _top_k(
     if not new.top_k:
         return
     if new.top_k > kept.shape[1]:
-        tail.cut(tail.size > new.top_k - kept.sum(axis=1))
+        tail.limit(new.top_k - kept.sum(axis=1).astype(np.float64))
         return
     enough = kept[:, new.top_k - 1]
     out = (np.arange(kept.shape[1]) >= new.top_k) & enough[

@@ -1,0 +1,43 @@
+"""Serves the page over a tiny real model, for the playground: ``python -m tests.browser.serve_insight --port PORT``."""
+
+from __future__ import annotations
+
+import os
+import sys
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+from threading import Event
+
+from app.chat import Chat
+from app.engine.engine import Engine
+from app.models.loading import LoadedModel, load_model
+from app.models.options import LoadOptions, Quantization
+from app.settings import Settings
+from storage import open_store
+from tests.models.tiny import tiny_llama
+from ui.serve import serve
+
+
+class Tiny:
+    """``Models`` that loads one tiny model, written where the test says or anew."""
+
+    def load(self, name: str, *, progress: Callable[[str, int, int], None], cancelled: Event) -> LoadedModel:
+        folder = Path(os.environ.get("TINY_MODEL") or tempfile.mkdtemp()) / "tiny"
+        if not folder.exists():
+            tiny_llama(folder)
+        return load_model(
+            str(folder), Settings(), options=LoadOptions(quantization=Quantization("none", compute_dtype="float32"))
+        )
+
+    def unload(self, loaded: LoadedModel) -> None:
+        del loaded
+
+
+if __name__ == "__main__":
+    settings = Settings(port=int(sys.argv[sys.argv.index("--port") + 1]), prefill_chunk=16)
+    store = open_store(settings.home)
+    store.interrupt_orphans()
+    chat = Chat(store, Engine(Tiny(), settings), settings)
+    assert chat.engine.load("tiny").finished.wait(120)
+    serve(chat, settings, open_browser=False)
