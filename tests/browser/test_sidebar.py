@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from pathlib import Path
 
 from playwright.sync_api import Locator, Page, expect
 
@@ -151,3 +152,22 @@ def test_on_a_phone_the_list_lies_over_the_chat(server: Server, new_page: NewPag
     row(page, "from a phone").first.click()
     expect(page.locator("#sidebar")).not_to_be_in_viewport()
     assert page.evaluate("document.documentElement.scrollWidth") <= 390
+
+
+def test_a_conversation_is_saved_as_a_file_and_brought_back(page: Page, tmp_path: Path) -> None:
+    made(page, "worth keeping")
+    row(page, "worth keeping").hover()
+    row(page, "worth keeping").get_by_role("button", name="Actions on").click()
+    page.get_by_role("menuitem", name="Export", exact=True).click()
+    with page.expect_download() as saved:
+        page.get_by_role("menuitem", name="Fader JSON").click()
+    file = tmp_path / saved.value.suggested_filename
+    saved.value.save_as(file)
+    assert "worth keeping" in file.read_text(encoding="utf-8")
+    with page.expect_file_chooser() as chooser:
+        page.locator("#transfer").click()
+        page.get_by_role("menuitem", name="Import a file").click()
+    chooser.value.set_files(file)
+    expect(page.get_by_role("dialog", name="What was imported")).to_contain_text("1 skipped")
+    page.get_by_role("dialog", name="What was imported").get_by_role("button", name="Close").click()
+    expect(row(page, "worth keeping")).to_have_count(1)
