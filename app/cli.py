@@ -104,6 +104,9 @@ def ask(
     *,
     system: Annotated[str | None, typer.Option(help="System prompt.")] = None,
     model: ModelName = None,
+    draft: Annotated[
+        str | None, typer.Option(help="A small model that drafts for the other (assisted generation).")
+    ] = None,
     conversation: Annotated[str | None, typer.Option(help="Go on with this conversation.")] = None,
     seed: Annotated[
         int | None, typer.Option(min=0, help="Decides all random choices; drawn and recorded if not given.")
@@ -120,6 +123,9 @@ def ask(
         if seed is not None:
             requested["seed"] = seed
         with chat_of(Settings()) as chat:
+            if draft:
+                chat.engine.load(model or chat.settings.model)
+                chat.engine.load_draft(draft)
             started = chat.send(
                 sys.stdin.read() if text == "-" else text,
                 conversation_id=conversation,

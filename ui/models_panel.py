@@ -33,12 +33,44 @@ def build_models_panel(chat: Chat) -> None:
             "", show_label=False, container=False, lines=1, max_lines=6, interactive=False, elem_id="model-verdict"
         )
         gr.HTML('<div id="model-details" role="status"></div>', js_on_load=None, apply_default_css=False)
+        _draft(chat)
     quiet: dict[str, Any] = {"api_visibility": "private", "show_progress": "hidden"}
     load.click(lambda chosen: _told(lambda: chat.engine.load(chosen.strip())), name, verdict, **quiet)
     cancel.click(lambda: _told(chat.engine.cancel_load), None, verdict, **quiet)
     unload.click(lambda: _told(chat.engine.unload), None, verdict, **quiet)
     check.click(lambda chosen: _verdict(chosen, chat.settings), name, verdict, api_visibility="private")
     name.focus(lambda: gr.update(choices=choices(chat.settings)), None, name, **quiet)
+
+
+def _draft(chat: Chat) -> None:
+    """The small model that drafts for the large one (assisted generation); its parameters are under Settings."""
+    quiet: dict[str, Any] = {"api_visibility": "private", "show_progress": "hidden"}
+    with gr.Accordion("Draft model", open=False, elem_id="draft"):
+        name = gr.Dropdown(
+            choices=choices(chat.settings),
+            value=None,
+            label="Draft model",
+            allow_custom_value=True,
+            info="A much smaller model of the same family. It writes ahead, and the model above checks several tokens at once.",
+            elem_id="draft-name",
+        )
+        with gr.Row():
+            load = gr.Button("Load draft", elem_id="draft-load", size="sm", min_width=0)
+            unload = gr.Button("Unload draft", elem_id="draft-unload", size="sm", min_width=0)
+        told = gr.Textbox(
+            "", show_label=False, container=False, lines=1, max_lines=6, interactive=False, elem_id="draft-verdict"
+        )
+    load.click(lambda chosen: _drafted(chat, chosen), name, told, api_visibility="private")
+    unload.click(lambda: _told(chat.engine.unload_draft), None, told, **quiet)
+
+
+def _drafted(chat: Chat, name: str | None) -> str:
+    """Load a draft and say what came of it."""
+    if not (name or "").strip():
+        return "Choose a draft model first."
+    job = chat.engine.load_draft(str(name).strip())
+    job.finished.wait()
+    return str(job.error) if job.error else "The draft is loaded; it is used from the next reply on."
 
 
 def choices(settings: Settings) -> list[tuple[str, str]]:
