@@ -25,9 +25,7 @@ from ui.previews import Previews
 from ui.theme import theme
 
 BRIDGE_ON_LOAD = "window.faderTrigger = trigger; window.dispatchEvent(new Event('fader-bridge'));"
-ANSWER_ON_LOAD = (
-    "watch('value', () => window.dispatchEvent(new CustomEvent('fader-answer', {detail: JSON.parse(props.value || 'null')})));"
-)
+ANSWER_ON_LOAD = "watch('value', () => window.dispatchEvent(new CustomEvent('fader-answer', {detail: JSON.parse(props.value || 'null')})));"
 
 
 def mount(app: FastAPI, chat: Chat, settings: Settings) -> FastAPI:
@@ -70,7 +68,12 @@ def build_page(chat: Chat, settings: Settings) -> gr.Blocks:
             gr.HTML(shell.SIDEBAR, elem_id="sidebar", js_on_load=None, apply_default_css=False)
             with gr.Column(elem_id="main"):
                 gr.HTML(shell.TOPBAR, elem_id="topbar", js_on_load=None, apply_default_css=False)
-                gr.HTML(shell.CHAT.format(max_chars=settings.max_message_chars), elem_id="chat", js_on_load=None, apply_default_css=False)
+                gr.HTML(
+                    shell.CHAT.format(max_chars=settings.max_message_chars),
+                    elem_id="chat",
+                    js_on_load=None,
+                    apply_default_css=False,
+                )
                 _composer()
             with gr.Column(elem_id="panel"):
                 system_prompt, parameters = _panel(chat)
@@ -138,7 +141,12 @@ def _wire(chat: Chat, system_prompt: gr.Textbox, parameters: ParametersPanel) ->
             return [json.dumps({"nonce": nonce, "error": sentence(error)}), *unchanged]
         return [json.dumps({"nonce": nonce}), kept.system_prompt, *parameters.shown(kept.parameters, key)]
 
-    every: dict[str, Any] = {"trigger_mode": "multiple", "concurrency_limit": None, "show_progress": "hidden", "api_visibility": "private"}
+    every: dict[str, Any] = {
+        "trigger_mode": "multiple",
+        "concurrency_limit": None,
+        "show_progress": "hidden",
+        "api_visibility": "private",
+    }
     previewed = gr.HTML("", elem_id="previewed", visible="hidden", html_template="", js_on_load=ANSWER_ON_LOAD)
     bridge.input(preview, [system_prompt, *parameters.inputs], [previewed], **(every | {"trigger_mode": "always_last"}))
     bridge.submit(act, [system_prompt, *parameters.inputs], [answer], **every)

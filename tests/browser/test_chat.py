@@ -173,7 +173,7 @@ def test_markdown_code_tables_and_formulas_are_shown(page: Page) -> None:
     expect(reply.locator("table td").first).to_have_text("1")
     expect(reply.locator(".code-block .hl-kn").first).to_have_text("import")
     reply.get_by_role("button", name="Copy code").click()
-    assert page.evaluate("navigator.clipboard.readText()").startswith("import numpy as np\n\ndef square_wave")
+    assert page.evaluate("navigator.clipboard.readText()").startswith("import numpy as np\n\n\ndef square_wave")
 
 
 @pytest.mark.parametrize("blank", ["", "   ", "\n"])
