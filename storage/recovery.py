@@ -7,6 +7,7 @@ newest backup has beyond that fills the gaps. The search index is made anew.
 from __future__ import annotations
 
 import heapq
+import logging
 import sqlite3
 from collections.abc import Iterable, Iterator
 from contextlib import closing
@@ -18,6 +19,8 @@ from storage import index
 from storage.backup import folder, remove_log, sync
 from storage.database import Access, connect, transaction
 from storage.migrations import migrate
+
+log = logging.getLogger(__name__)
 
 _TABLES = ("documents", "conversations", "messages", "runs", "run_tokens", "traces", "presets", "settings")
 """In an order in which references point backwards."""
@@ -45,6 +48,7 @@ def explain_empty(path: Path) -> list[str]:
 
 def recover(path: Path, why: str) -> list[str]:
     """Set a damaged file aside and put what can be read of it in its place. Returns what to tell the user."""
+    log.warning("%s is damaged (%s). What can be read is being recovered; a large file takes minutes.", path, why)
     fresh = path.with_name(path.name + _FRESH)
     fresh.unlink(missing_ok=True)
     try:
