@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from app.conversation import Message, Role, new_id
 from app.engine.events import Ended, StatusChanged, TextDelta
-from app.errors import StoreError
+from app.errors import NotFound, StoreError
 
 if TYPE_CHECKING:
     from app.engine.run import LiveRun
@@ -86,6 +86,8 @@ class Recorder:
             self._store.flush_run(run.id, text, run.status.value)
         except StoreError as error:
             log.warning("The reply could not be saved yet: %s", error)
+        except NotFound:
+            return  # its conversation has been destroyed meanwhile
 
     def _end(self, run: LiveRun, ended: Ended) -> None:
         """Keep the end. When the disk is full or the file locked, try again for a while: the text is still in memory."""
@@ -97,6 +99,8 @@ class Recorder:
             except StoreError as error:
                 log.warning("The reply could not be saved (attempt %d): %s", attempt + 1, error)
                 pause.wait(min(0.5 * 2**attempt, 30.0))
+            except NotFound:
+                return  # its conversation has been destroyed meanwhile: there is nothing to keep
             else:
                 return
 

@@ -7,7 +7,7 @@ number of sequences side by side) or lets the library's beam search or assisted 
 
 from __future__ import annotations
 
-from contextlib import nullcontext
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -22,7 +22,7 @@ from app.engine.prefix_cache import can_reuse
 from app.errors import Cancelled
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
     from threading import Event
 
     import torch
@@ -161,15 +161,56 @@ class Decoder:
     def _assisted(
         self, model: Any, input_ids: torch.Tensor, prepared: Prepared, kwargs: dict[str, Any], inputs: Any
     ) -> Any:
-        with drafting(model, self.library, self.cancelled):
-            more = {**self.library, "inputs_tensor": inputs}
+        more = {**self.library, "inputs_tensor": inputs}
+        with drafting(model, self.library, self.cancelled), self._read_before(model, input_ids, prepared, kwargs):
             return self._library_loop(model._assisted_decoding, input_ids, prepared, kwargs | more)  # noqa: SLF001
+
+    @contextmanager
+    def _stoppable(self, model: Any, prepared: Prepared, cache: Any) -> Iterator[None]:
+        """While the library reads the prompt in chunks, Stop ends it between two of them."""
+
+        def stop(*_: Any) -> None:
+            if self.cancelled.is_set() and can_reuse(cache) and cache.get_seq_length() < prepared.prompt_length:
+                raise Cancelled
+
+        hook = model.register_forward_pre_hook(stop)
+        try:
+            yield
+        finally:
+            hook.remove()
+
+    @contextmanager
+    def _read_before(
+        self, model: Any, input_ids: torch.Tensor, prepared: Prepared, kwargs: dict[str, Any]
+    ) -> Iterator[None]:
+        """Read the prompt but for its last token in our own chunks, which can be stopped and reused; the library's loop, which would
+        read all of it at once, then begins behind them."""
+        config, cache = prepared.config, kwargs.get("cache")
+        whole = input_ids.shape[1] <= self.blocks.block_size or config.return_dict_in_generate
+        if whole or getattr(config, "use_mtp", False) or not self._in_chunks(model, kwargs):
+            yield
+            return
+        self._prefill(model, input_ids[:, :-1], config, kwargs)
+        stock = model.prepare_inputs_for_generation
+
+        def prepare(ids: torch.Tensor, **given: Any) -> Any:
+            if given.get("is_first_iteration") and given.get("cache") is cache:
+                given["next_sequence_length"] = ids.shape[1] - cache.get_seq_length()
+            return stock(ids, **given)
+
+        model.prepare_inputs_for_generation = prepare
+        try:
+            yield
+        finally:
+            del model.prepare_inputs_for_generation
 
     def _library_loop(self, loop: Any, input_ids: torch.Tensor, prepared: Prepared, kwargs: dict[str, Any]) -> Any:
         from app.engine.randomness import OwnRandomness
 
         draws = OwnRandomness(self.seed) if prepared.config.do_sample else nullcontext()
-        processors = type(prepared.processors)([*prepared.processors, sampling.NumbersOnly(prepared.prompt_length)])
+        processors = prepared.processors
+        if not prepared.config.remove_invalid_values:
+            processors = type(processors)([sampling.NumbersOnly(prepared.prompt_length), *processors])
         with draws:
             result = loop(input_ids, processors, prepared.criteria, prepared.config, **kwargs)
         if prepared.config.return_dict_in_generate:
@@ -234,8 +275,8 @@ class Decoder:
 
     def _prefill(self, model: Any, input_ids: torch.Tensor, config: GenerationConfig, kwargs: dict[str, Any]) -> Any:
         """Read the prompt and return the outputs of its last stretch, the prompt's keys and values being in the cache."""
-        cache = kwargs.get("cache")
-        if model.config.is_encoder_decoder or not kwargs.get("use_cache") or not can_reuse(cache) or cache is None:
+        cache: Any = kwargs.get("cache")
+        if not self._in_chunks(model, kwargs):
             self.listener.prefill(0, input_ids.shape[1], 0)
             return model._prefill(input_ids, config, kwargs)  # noqa: SLF001
         count, total, size = input_ids.shape[0], input_ids.shape[1], self.blocks.block_size
@@ -251,12 +292,18 @@ class Decoder:
             chunk = input_ids[:1, start : min(start + size, total)]
             step = model.prepare_inputs_for_generation(chunk, is_first_iteration=start == reused, **single)
             outputs = model(**step, return_dict=True)
+        if self.cancelled.is_set():
+            raise Cancelled
         self.listener.prefill(total, total, reused)
         self.blocks.keep(ids, cache)
         if count > 1:
             cache.batch_repeat_interleave(count)
             outputs.logits = outputs.logits[:, -1:].expand(count, -1, -1)
         return outputs
+
+    def _in_chunks(self, model: Any, kwargs: dict[str, Any]) -> bool:
+        """Whether a prompt can be read chunk by chunk, and its blocks be kept."""
+        return not model.config.is_encoder_decoder and bool(kwargs.get("use_cache")) and can_reuse(kwargs.get("cache"))
 
 
 def _name(cache: Any) -> str:

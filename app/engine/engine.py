@@ -105,8 +105,11 @@ class Engine:
         with self._wake:
             place = len(self._ahead()) + 1
             self._runs[run.id] = run
-            self._queue.append(run)
             run.append(_place(place))
+            if self._closing:  # nobody will look at the queue again
+                run.append(_stopped(run))
+                return run
+            self._queue.append(run)
             self._forget()
             self._wake.notify_all()
         return run
@@ -180,6 +183,8 @@ class Engine:
     def _enqueue(self, job: Queued) -> Queued:
         with self._wake:
             self._queue.append(job)
+            if self._closing:
+                self._end_waiting()
             self._wake.notify_all()
         return job
 
@@ -214,13 +219,19 @@ class Engine:
             finally:
                 with self._wake:
                     self._current = None
-        for left in list(self._queue):
+        with self._wake:
+            self._end_waiting()
+        if self._loaded is not None:
+            self._free()
+
+    def _end_waiting(self) -> None:
+        """Give an end to everything that nobody will come to (the caller holds the lock)."""
+        while self._queue:
+            left = self._queue.popleft()
             if isinstance(left, LiveRun):
                 left.append(_stopped(left))
             else:
                 left.finished.set()
-        if self._loaded is not None:
-            self._free()
 
     def _next(self) -> Job | None:
         with self._wake:

@@ -114,5 +114,5 @@ def cut_short(
         finished_at=now(),
     )
     if streamer is None or strand is None:
-        return Ended(ended, run.request.prefix_text)
+        return Ended(ended, run.text() or run.request.prefix_text)
     return Ended(ended, strand.text, streamer.trace(0))

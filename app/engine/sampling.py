@@ -94,7 +94,7 @@ def check(scores: torch.Tensor, logits: torch.Tensor, step: int) -> None:
 
 
 class NumbersOnly:
-    """Put behind the processors of the library's own loops, which would go on with NaN and choose anything at all."""
+    """Put before the processors of the library's own loops, which would go on with NaN and choose anything at all."""
 
     def __init__(self, prompt_length: int) -> None:
         self._prompt_length = prompt_length
