@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from app.conversation import FinishReason
+from app.insight.cutoffs import UNKNOWN
 from app.insight.stages import PARAMETER_OF, RESHAPES
-from app.insight.what_if import UNKNOWN, Setting, predict
+from app.insight.what_if import Setting, predict
 
 if TYPE_CHECKING:
     from app.conversation import Json, Run
@@ -119,7 +120,8 @@ def _sentence(effect: Effect, taken_over: int) -> str:
         choices = (
             f"Without it {count} choice{'s' if count > 1 else ''} would have been another, the first at token {first}."
         )
-        return f"{times}. {choices}"
+        open_ = f" For {effect.unknown} more the stored candidates don't tell." if effect.unknown else ""
+        return f"{times}. {choices}{open_}"
     if effect.unknown is None:
         return f"{times}."
     if effect.unknown:

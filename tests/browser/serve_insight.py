@@ -10,6 +10,7 @@ from pathlib import Path
 from threading import Event
 
 from app.chat import Chat
+from app.conversation import Json
 from app.engine.engine import Engine
 from app.models.loading import LoadedModel, load_model
 from app.models.options import LoadOptions, Quantization
@@ -17,6 +18,17 @@ from app.settings import Settings
 from storage import open_store
 from tests.models.tiny import tiny_llama
 from ui.serve import serve
+
+TALKS = 6
+"""Finished conversations to begin with, one for each test that changes something."""
+ASKED: dict[str, Json] = {
+    "temperature": 1.0,
+    "top_k": 8,
+    "top_p": 0.999999,
+    "min_p": 0.02,
+    "max_new_tokens": 24,
+    "min_new_tokens": 24,
+}
 
 
 class Tiny:
@@ -40,4 +52,7 @@ if __name__ == "__main__":
     store.interrupt_orphans()
     chat = Chat(store, Engine(Tiny(), settings), settings)
     assert chat.engine.load("tiny").finished.wait(120)
+    if not store.conversations().hits:
+        for talk in range(TALKS):
+            chat.wait_until_kept(chat.send(f"talk {talk}", requested=ASKED | {"seed": talk}).run.id)
     serve(chat, settings, open_browser=False)

@@ -13,9 +13,9 @@ from app.conversation import RunStatus
 from app.engine.engine import Engine
 from app.engine.events import Ended
 from app.engine.trace import Trace
+from app.insight.cutoffs import UNKNOWN
 from app.insight.effects import MOVABLE, effects
 from app.insight.recorded import Recorded
-from app.insight.what_if import UNKNOWN
 from tests.engine.conftest import engine, models, request_for, tiny
 
 __all__ = ["engine", "models", "tiny"]

@@ -6,7 +6,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from app.insight.what_if import UNKNOWN, Setting, predict
+from app.insight.cutoffs import UNKNOWN
+from app.insight.what_if import Setting, predict
 from tests.insight.simulate import simulate
 
 SETTINGS = st.builds(
