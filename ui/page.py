@@ -1,6 +1,6 @@
 """The page's layout, and the few Gradio events there are: asking for a reply, and showing a conversation's settings.
 
-Gradio owns the controls. The chat and the list of conversations are filled by assets/script.js from the routes of ui/server.py; it asks
+Gradio owns the controls. The chat and the list of conversations are filled by assets/page from the routes of ui/server.py; it asks
 for replies through one invisible component, the bridge, because a request must take the values of all controls along.
 """
 
@@ -24,32 +24,21 @@ from ui.panel import ParametersPanel
 from ui.previews import Previews
 from ui.theme import theme
 
+STYLES = ("style.css", "controls.css", "insight.css")
+"""In this order: a later one may refine an earlier one."""
+
 BRIDGE_ON_LOAD = "window.faderTrigger = trigger; window.dispatchEvent(new Event('fader-bridge'));"
 ANSWER_ON_LOAD = "watch('value', () => window.dispatchEvent(new CustomEvent('fader-answer', {detail: JSON.parse(props.value || 'null')})));"
 
 
 def mount(app: FastAPI, chat: Chat, settings: Settings) -> FastAPI:
     """Put the page at ``/`` of ``app``; nothing of it is fetched from elsewhere or reported anywhere."""
-    head = (
-        '<meta name="viewport" content="width=device-width, initial-scale=1">'
-        f'<link rel="icon" href="{static.address("icon.svg")}" type="image/svg+xml">'
-        f'<link rel="stylesheet" href="{static.address("style.css")}">'
-        f'<link rel="stylesheet" href="{static.address("controls.css")}">'
-        f'<script src="{static.address("script.js")}"></script>'
-        f'<script src="{static.address("preview.js")}"></script>'
-        f'<script src="{static.address("transfer.js")}"></script>'
-        f'<script src="{static.address("controls.js")}"></script>'
-        f'<script src="{static.address("presets.js")}"></script>'
-        f'<link rel="stylesheet" href="{static.address("insight.css")}">'
-        f'<script src="{static.address("insight.js")}"></script>'
-        f'<script src="{static.address("playground.js")}"></script>'
-    )
     mounted: FastAPI = gr.mount_gradio_app(
         app,
         build_page(chat, settings),
         path="/",
         theme=theme(),
-        head=head,
+        head=_head(),
         footer_links=[],
         run_history=False,
         ssr_mode=False,
@@ -58,6 +47,18 @@ def mount(app: FastAPI, chat: Chat, settings: Settings) -> FastAPI:
         allowed_paths=[],
     )
     return mounted
+
+
+def _head() -> str:
+    scripts = [name for name in static.contents() if name.endswith(".js")]
+    links = [
+        f'<link rel="icon" href="{static.address("icon.svg")}" type="image/svg+xml">',
+        *(f'<link rel="stylesheet" href="{static.address(name)}">' for name in STYLES),
+        # Imports of imports would be found one after the other.
+        *(f'<link rel="modulepreload" href="{static.address(name)}">' for name in scripts),
+    ]
+    viewport = '<meta name="viewport" content="width=device-width, initial-scale=1">'
+    return "".join([viewport, *links, f'<script type="module" src="{static.address("main.js")}"></script>'])
 
 
 def build_page(chat: Chat, settings: Settings) -> gr.Blocks:

@@ -39,7 +39,7 @@ def create_api(chat: Chat, settings: Settings) -> FastAPI:
     """The routes and the guard without the page. Raises RefusedInput as ``create_app`` does."""
     app = FastAPI(title="Fader", docs_url=None, redoc_url=None, openapi_url=None)
     api_errors.install(app)
-    guard.install(app, settings, assets=[f"{static.PREFIX}/{name}" for name in static.NAMES])
+    guard.install(app, settings, assets=[static.address(name) for name in static.contents()])
 
     @app.get("/healthz")
     def health() -> Json:

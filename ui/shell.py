@@ -1,4 +1,4 @@
-"""The parts of the page that assets/script.js fills: their empty HTML, with names for screen readers."""
+"""The parts of the page that assets/page fills: their empty HTML, with names for screen readers."""
 
 from __future__ import annotations
 

@@ -12,6 +12,7 @@ from pydantic import SecretStr
 from app.chat import Chat
 from app.errors import RefusedInput
 from app.settings import Settings
+from ui import static
 from ui.guard import COOKIE, check_exposure
 from ui.serve import listening_socket
 from ui.server import create_api
@@ -25,7 +26,7 @@ def test_this_machine_is_answered(client: TestClient, host: str) -> None:
 @pytest.mark.parametrize(
     "host", ["evil.example", "evil.example:7860", "127.0.0.1.evil.example", "localhost.evil.example", "0.0.0.0"]
 )
-@pytest.mark.parametrize("path", ["/healthz", "/", "/api/conversations", "/anything", "/fader/script.js"])
+@pytest.mark.parametrize("path", ["/healthz", "/", "/api/conversations", "/anything", static.address("main.js")])
 def test_other_names_are_refused(client: TestClient, host: str, path: str) -> None:
     assert client.get(path, headers={"Host": host}).status_code == 421
 
@@ -42,11 +43,11 @@ def test_requests_from_other_sites_are_refused(client: TestClient, origin: str, 
 
 
 def test_the_page_may_load_nothing_from_elsewhere(client: TestClient) -> None:
-    for path in ("/nonesuch", "/healthz", "/fader/style.css"):
+    for path in ("/nonesuch", "/healthz", static.address("style.css")):
         policy = client.get(path).headers["content-security-policy"]
         assert "default-src 'self'" in policy
         assert "connect-src 'self'" in policy
-    assert "http" not in client.get("/fader/style.css").text.replace("http-equiv", "")
+    assert "http" not in client.get(static.address("style.css")).text.replace("http-equiv", "")
 
 
 def settings(**changes: Any) -> Settings:
@@ -76,7 +77,7 @@ def test_the_page_leads_to_the_log_in(locked: TestClient) -> None:
     answer = locked.get("/", headers={"Accept": "text/html"})
     assert answer.headers["location"] == "/login"
     assert "Password" in locked.get("/login").text
-    assert locked.get("/fader/style.css").status_code == 200
+    assert locked.get(static.address("style.css")).status_code == 200
 
 
 def test_the_right_password_opens_and_a_wrong_one_does_not(locked: TestClient) -> None:
