@@ -43,20 +43,18 @@ def check_whole(chat: Chat, started: Started) -> Run:
         ended.run.error,
     )
     assert stored.output_ids == ended.run.output_ids
-    check_next(chat, started)
+    check_next(chat, started.conversation.id, started.reply.id)
     return stored
 
 
-def check_next(chat: Chat, started: Started) -> None:
+def check_next(chat: Chat, conversation_id: str, reply_id: str) -> None:
     """The next message is answered, by a model that sees the reply as far as it got; then nobody is waiting."""
-    following = chat.send(
-        "and now", conversation_id=started.conversation.id, parent_id=started.reply.id, requested=AGAIN
-    )
+    following = chat.send("and now", conversation_id=conversation_id, parent_id=reply_id, requested=AGAIN)
     ended = following.run.result(120)
     assert ended.run.status is RunStatus.DONE, ended.run.error
     check_log(following.run)
     assert chat.wait_until_kept(following.run.id)
     desk = chat.engine.desk
     assert desk is not None
-    assert chat.store.message(started.reply.id).content in desk.decode(ended.run.prompt_ids)
+    assert chat.store.message(reply_id).content in desk.decode(ended.run.prompt_ids)
     assert chat.engine.queue() == ()
