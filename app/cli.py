@@ -49,7 +49,6 @@ def make_store(settings: Settings) -> Store:
     store = open_store(settings.home)
     for notice in store.notices:
         typer.echo(f"note: {notice}", err=True)
-    store.interrupt_orphans()
     return store
 
 

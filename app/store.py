@@ -25,7 +25,8 @@ class Hit:
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """A stretch of a list, newest first (pinned before the rest); ``more`` says whether another follows."""
+    """A stretch of a list; ``more`` says whether another follows. Without a query pinned conversations come first, then the latest
+    changed; with one, hits in titles come before hits in messages, each newest first and every conversation once."""
 
     hits: tuple[Hit, ...]
     more: bool
