@@ -352,7 +352,7 @@
       const before = view.effective[name] ?? off;
       const shownAs = (v) => (Number(v) === off && name !== "temperature" ? "off" : Number(v) === 0 && name === "temperature" ? "0 (greedy)" : String(Number(v)));
       const field = el("input", { type: "range", min: Math.min(low, before), max: Math.max(high, before), step: size, "aria-label": name, "data-knob": name });
-      const out = el("output", {});
+      const out = el("span", { class: "out", "aria-hidden": "true" });
       const set = (v) => { field.value = v; out.textContent = shownAs(v); field.setAttribute("aria-valuetext", shownAs(v)); };
       set(before);
       out.textContent = shownAs(before);

@@ -88,12 +88,13 @@ class Left:
 
     def _part_ties(self, before: NDArray[np.bool_]) -> None:
         """A cut between equals: which of them stay depends on the order of an unstable sort, so none is sure."""
-        parted = self.kept[:, :-1] & ~self.kept[:, 1:] & before[:, 1:] & (self.weights[:, :-1] == self.weights[:, 1:])
-        split = parted.any(axis=1)
-        value = np.where(split, self.weights[np.arange(len(split)), parted.argmax(axis=1)], np.nan)
-        equals = before & (self.weights == value[:, None])
-        self.kept |= equals
-        self.sure &= ~equals
+        for inside in (self.kept.copy(), self.sure.copy()):
+            parted = inside[:, :-1] & ~inside[:, 1:] & before[:, 1:] & (self.weights[:, :-1] == self.weights[:, 1:])
+            split = parted.any(axis=1)
+            value = np.where(split, self.weights[np.arange(len(split)), parted.argmax(axis=1)], np.nan)
+            equals = before & (self.weights == value[:, None])
+            self.kept |= equals
+            self.sure &= ~equals
 
     def draw(self, draws: NDArray[np.float64]) -> NDArray[np.int64]:
         """Index of the candidate that each draw falls on, [n]; -1 where that can't be told."""
