@@ -179,7 +179,13 @@ class Chat:
 
         Raises NotFound, and RefusedInput for a run that never reached the model.
         """
-        return self.engine.submit(request_for(self.store.run(run_id), model))
+        run = self.store.run(run_id)
+        reply = self.store.message(run.message_id)
+        above = self.store.branch(reply.conversation_id, reply.parent_id) if reply.parent_id else ()
+        messages = tuple(
+            shown.message for shown in above
+        )  # the prompt is recorded, the negative prompt's is made from these
+        return self.engine.submit(replace(request_for(run, model), messages=messages))
 
     def check_replay(self, run_id: str, replayed: LiveRun, timeout: float | None = None) -> Replay:
         """Wait for a replay's end and hold it against the stored run. Raises RunFailed, TimeoutError."""

@@ -95,6 +95,8 @@ class Execution:
 
     def _prompt(self) -> Prompt:
         request, facts = self.run.request, self.loaded.facts
+        if request.history:  # asked once; the negative prompt reads the same messages
+            self.run.request = request = replace(request, messages=request.history(), history=None)
         if facts.is_encoder_decoder and request.prefix_text and not request.prefix_ids:
             # A typed beginning goes to the decoder; the encoder reads the message only.
             ids = tuple(encode_literal(self.loaded.tokenizer, request.prefix_text))
@@ -105,7 +107,7 @@ class Execution:
         prompt = build_prompt(
             self.loaded.tokenizer,
             facts,
-            request.history() if request.history else request.messages,
+            request.messages,
             system_prompt=request.system_prompt,
             prefix="" if request.prefix_ids else request.prefix_text,
             reserve=reserve_for(values, facts),

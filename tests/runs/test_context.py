@@ -43,3 +43,18 @@ def test_nothing_is_named_when_everything_fits(chat: Chat) -> None:
     run = chat.store.run(started.run.id)
     assert "omitted" not in run.explained["context_policy"]
     assert run_view(run)["omitted"] == []
+
+
+def test_the_negative_prompt_stands_in_the_whole_conversation_also_when_a_reply_is_made_again(chat: Chat) -> None:
+    asked = {**SHORT, "temperature": 0, "negative_prompt": "Say nothing of use.", "guidance_scale": 2.0}
+    first = chat.send("hello", requested=asked)
+    again = chat.regenerate(first.reply.id, requested=asked)
+    continued = chat.send("and now", conversation_id=first.conversation.id, parent_id=first.reply.id, requested=asked)
+    for started in (first, again, continued):
+        ended = started.run.result(60)
+        assert ended.run.error is None
+    assert again.run.result().run.output_ids == first.run.result().run.output_ids
+    assert [m.content for m in continued.run.request.messages] == ["hello", first.run.text(), "and now"]
+    chat.wait_until_kept(first.run.id)
+    replayed = chat.replay(first.run.id)
+    assert chat.check_replay(first.run.id, replayed, 60).identical
