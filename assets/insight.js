@@ -190,7 +190,7 @@
       const id = view.ids[i];
       const known = t >= 0 && view.raw;
       const facts = known ? [
-        ["model", percent(view.raw[t])], ["after settings", percent(view.processed[t])], ["rank", `${number(view.rank[t] + 1)} of ${number(view.vocabulary)}`],
+        ["model", percent(view.raw[t])], view.stages.length > 0 && ["after settings", percent(view.processed[t])], ["rank", `${number(view.rank[t] + 1)} of ${number(view.vocabulary)}`],
         ["entropy", `${(view.entropy[t] / 1000).toFixed(2)} nats`], view.draws[t] !== null && ["draw", view.draws[t].toFixed(4)],
       ].filter(Boolean) : [];
       const note = known ? null : view.raw ? (view.job ? "The first token has nothing before it that could predict it." : "Taken over from another reply.") : view.reason;
@@ -290,7 +290,7 @@
     const modes = el("select", { "aria-label": "Colour by", onchange: () => text.colour(modes.value) }, ...Object.entries(SCALES).map(([key, scale]) => el("option", { value: key }, scale.name)));
     const traced = Boolean(opened.view.raw);
     opened.node = el("section", { id: "token-view", "aria-label": "Tokens of this reply" },
-      el("header", {}, el("h4", {}, `${number(opened.view.ids.length)} tokens`), ...(traced ? toggles : toggles.slice(2)),
+      el("header", {}, el("h4", {}, `${number(opened.view.ids.length)} tokens`), el("div", { class: "toggles" }, ...(traced ? toggles : toggles.slice(2))),
         el("button", { type: "button", class: "icon", "aria-label": "Close the token view", title: "Close", onclick: close }, icon("close"))),
       !traced && el("p", { class: "note" }, opened.view.reason), panel,
       traced && el("div", { class: "colours" }, el("label", {}, "Colour by ", modes), text.legend),
@@ -405,7 +405,7 @@
     if (answer.exact_until >= total) return "Nothing changes: every token would be the same.";
     if (answer.exact_until === 0 && !answer.reason.startsWith("From token")) return answer.reason;
     const sure = answer.exact_until ? `The first ${number(answer.exact_until)} stay the same; at token ${number(view.from + answer.exact_until + 1)}` : "Already at the first token";
-    return `${sure} the stored alternatives (${view.k} per token) don't tell. Run it for real to know.`;
+    return `${sure} the stored alternatives (${view.k} per token) don't tell. Run it for real to know; replies recorded with a higher trace_top_k tell more.`;
   }
 
   // ---- replay ----------------------------------------------------------------------------------------------------------

@@ -21,7 +21,15 @@ from app.insight.perplexity import perplexity
 from app.insight.recorded import Recordings
 from app.insight.watermark import detect
 from app.parameters.validate import validate
-from ui.insight_views import detection_view, effects_view, perplexity_view, prediction_view, replay_view, tokens_view
+from ui.insight_views import (
+    detection_view,
+    effects_view,
+    perplexity_view,
+    prediction_view,
+    readable,
+    replay_view,
+    tokens_view,
+)
 
 LONGEST_TEXT = 200_000
 """Characters of a text put to the tokenizer."""
@@ -168,7 +176,7 @@ def _add_texts(routes: APIRouter, chat: Chat) -> None:
     @routes.post("/tokenize")
     def tokenize(body: Text) -> Json:
         found = desk_of(chat).tokenize(body.text, literal=not body.control)
-        return {"tokens": [[piece.id, piece.text, piece.special] for piece in found]}
+        return {"tokens": readable(desk_of(chat), [piece.id for piece in found])}
 
     @routes.post("/detokenize")
     def detokenize(body: Ids) -> Json:
@@ -177,7 +185,7 @@ def _add_texts(routes: APIRouter, chat: Chat) -> None:
         wrong = next((i for i in body.ids if not 0 <= i < size), None)
         if wrong is not None:
             raise RefusedInput(f"There is no token {wrong}: ids go from 0 to {size - 1:,}.")
-        return {"text": desk.decode(body.ids), "tokens": [[p.id, p.text, p.special] for p in desk.pieces(body.ids)]}
+        return {"text": desk.decode(body.ids), "tokens": readable(desk, body.ids)}
 
     @routes.post("/perplexity")
     def score(body: Text) -> Json:

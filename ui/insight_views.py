@@ -13,6 +13,7 @@ import numpy as np
 
 from app.conversation import Json
 from app.engine.desk import Desk
+from app.engine.text import REPLACEMENT
 from app.engine.trace import Trace
 from app.insight.effects import Effect
 from app.insight.perplexity import Perplexity
@@ -82,6 +83,12 @@ def _figures(trace: Trace) -> dict[str, Json]:
 def _millionths(chances: Any) -> list[int]:
     numbers: list[int] = np.rint(np.nan_to_num(chances) * 1_000_000).astype(int).flatten().tolist()
     return numbers
+
+
+def readable(desk: Desk, ids: list[int]) -> Json:
+    """``[id, text, special]`` of each token; a character of several tokens stands at its last one, the others are empty."""
+    both = zip(desk.pieces(ids), desk.texts(ids), strict=True)
+    return [[p.id, text if REPLACEMENT in p.text else p.text, p.special] for p, text in both]
 
 
 def prediction_view(prediction: Prediction, setting: Setting, trace: Trace, desk: Desk | None) -> Json:

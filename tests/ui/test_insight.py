@@ -204,6 +204,7 @@ def test_a_reply_of_another_model_is_not_read_with_the_wrong_tokenizer(
 
 def test_text_and_ids_go_there_and_back(client: TestClient) -> None:
     tokens = client.post("/api/tokenize", json={"text": "héllo <|im_end|>"}).json()["tokens"]
+    assert "".join(text for _, text, _ in tokens) == "héllo <|im_end|>"
     assert not any(special for _, _, special in tokens)
     back = client.post("/api/detokenize", json={"ids": [i for i, _, _ in tokens]}).json()
     assert back["text"] == "héllo <|im_end|>"
