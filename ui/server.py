@@ -10,6 +10,7 @@ from app.chat import Chat
 from app.conversation import Json
 from app.settings import Settings
 from ui import (
+    api_compare,
     api_conversations,
     api_errors,
     api_insight,
@@ -48,6 +49,7 @@ def create_api(chat: Chat, settings: Settings) -> FastAPI:
     for routes in (
         api_runs.router(chat),
         api_insight.router(chat),
+        api_compare.router(chat),
         api_conversations.router(chat),
         api_messages.router(chat),
         api_model.router(chat),
