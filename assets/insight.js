@@ -289,6 +289,8 @@
     });
     const modes = el("select", { "aria-label": "Colour by", onchange: () => text.colour(modes.value) }, ...Object.entries(SCALES).map(([key, scale]) => el("option", { value: key }, scale.name)));
     const traced = Boolean(opened.view.raw);
+    const mine = opened;
+    toggles.push(el("button", { type: "button", class: "small", onclick: () => window.fader.compare(mine.message) }, "Compare"));
     opened.node = el("section", { id: "token-view", "aria-label": "Tokens of this reply" },
       el("header", {}, el("h4", {}, `${number(opened.view.ids.length)} tokens`), el("div", { class: "toggles" }, ...(traced ? toggles : toggles.slice(2))),
         el("button", { type: "button", class: "icon", "aria-label": "Close the token view", title: "Close", onclick: close }, icon("close"))),

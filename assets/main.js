@@ -7,6 +7,7 @@ import "./controls.js";
 import "./presets.js";
 import "./insight.js";
 import "./playground.js";
+import "./compare.js";
 import { start } from "./page/start.js";
 
 start();
