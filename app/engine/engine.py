@@ -402,9 +402,8 @@ class Engine:
 def _forget_own_settings(loaded: LoadedModel) -> None:
     """Empty the model's own generation config: its values come in through the resolution (``facts.generation_defaults``), where
     they are shown and can be switched off; generate would fill every "off" that is None from here."""
-    from transformers import GenerationConfig, logging
+    from transformers import GenerationConfig
 
-    logging.set_verbosity_error()  # generate warns about values that were resolved and explained to the user already
     loaded.model.generation_config = GenerationConfig()
 
 

@@ -20,6 +20,7 @@ from app.engine.prompt import Prompt, build_prompt
 from app.engine.sampling import SEED_LIMIT
 from app.engine.streamer import RunStreamer
 from app.errors import Cancelled, FaderError
+from app.models.quiet import hushed
 from app.parameters.resolve import Resolution, read_back, resolve
 
 if TYPE_CHECKING:
@@ -183,14 +184,15 @@ class Execution:
         ids = list(prompt.ids) if self.loaded.facts.is_encoder_decoder else [*prompt.ids, *self.run.request.prefix_ids]
         config = GenerationConfig(**self.resolution.generation_kwargs(self._encode))
         arguments = Arguments(self.run, self.loaded, self.beside, values)
-        return model.generate(
-            torch.tensor([ids], device=model.device),
-            generation_config=config,
-            logits_processor=arguments.processors(prompt, config),
-            stopping_criteria=arguments.criteria(self.streamer),
-            custom_generate=self._decoder(values),
-            **arguments.others(config),
-        )
+        with hushed():
+            return model.generate(
+                torch.tensor([ids], device=model.device),
+                generation_config=config,
+                logits_processor=arguments.processors(prompt, config),
+                stopping_criteria=arguments.criteria(self.streamer),
+                custom_generate=self._decoder(values),
+                **arguments.others(config),
+            )
 
     def _decoder(self, values: Any) -> Decoder:
         """Our loop. It carries what the library's loops need besides, because generate keeps that from a callable."""

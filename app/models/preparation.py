@@ -11,7 +11,7 @@ from app.conversation import Json
 from app.errors import ModelDamaged, ModelError
 from app.models import gguf_source, hub, prepared
 from app.models.budget import refuse_if_too_large
-from app.models.builtin import builtin_gguf, recorded_sha256
+from app.models.builtin import builtin_gguf, recommend, recorded_sha256
 from app.models.folder import check_folder, weight_files
 from app.models.opening import layout_for, open_model
 from app.models.options import LoadOptions
@@ -95,12 +95,18 @@ def _from_gguf(source: Source, file: Path, target: Path, options: LoadOptions, w
     with prepared.writing(target, manifest) as pending:
         if options.quantization.four_bit:
             dense = pending / "dense"
-            gguf_source.write_dense(file, dense, watch)
+            _unpack(source, file, dense, watch)
             _write_4bit(dense, pending, options, watch)
             shutil.rmtree(dense)
         else:
-            gguf_source.write_dense(file, pending, watch)
+            _unpack(source, file, pending, watch)
     return Checkpoint(target, _origin_of(target, origin), notices=_rebuilt(source, reason))
+
+
+def _unpack(source: Source, file: Path, folder: Path, watch: Watch) -> None:
+    gguf_source.write_dense(file, folder, watch)
+    if source.kind is SourceKind.BUILTIN:
+        recommend(folder)
 
 
 def _from_folder(

@@ -57,3 +57,16 @@ def listening() -> Iterator[list[str]]:
     finally:
         for logger, (handlers, propagate) in zip(loggers, before, strict=True):
             logger.handlers, logger.propagate = handlers, propagate
+
+
+@contextmanager
+def hushed() -> Iterator[None]:
+    """Within it, generate keeps its warnings to itself: the values it doubts were resolved and explained to the user already."""
+    from transformers import logging as library
+
+    before = library.get_verbosity()
+    library.set_verbosity_error()
+    try:
+        yield
+    finally:
+        library.set_verbosity(before)

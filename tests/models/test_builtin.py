@@ -102,3 +102,8 @@ def test_a_file_that_differs_from_its_package_is_refused(settings: Settings, mon
     monkeypatch.setattr("app.models.preparation.recorded_sha256", lambda _path: "0" * 64)
     with pytest.raises(ModelDamaged, match="checksum"):
         load_model("builtin", settings)
+
+
+def test_it_samples_as_its_authors_recommend(builtin: LoadedModel) -> None:
+    defaults = builtin.facts.generation_defaults
+    assert (defaults["do_sample"], defaults["temperature"], defaults["top_p"]) == (True, 0.2, 0.9)
