@@ -258,6 +258,15 @@ def doctor(*, as_json: AsJson = False) -> None:
         raise typer.Exit(1)
 
 
+@app.command(context_settings={"allow_extra_args": True, "ignore_unknown_options": True, "help_option_names": []})
+def bench(context: typer.Context) -> None:
+    """Measure Fader on this machine (parts: decode, streaming, starting, storage; --help tells more)."""
+    from app.commands import bench as command
+
+    with exit_codes():
+        raise typer.Exit(command.run(context.args))
+
+
 def _check_store(settings: Settings) -> str:
     store = make_store(settings)
     store.close()

@@ -1,0 +1,97 @@
+"""Tokens per second of the engine against ``generate``, what the trace costs, and what the prefix cache saves."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+from app.conversation import Message
+from app.engine.engine import Engine
+from bench.parts import engine_with_model, exactly, raw_speed, reply, said
+from bench.report import Figure, alternate
+
+QUESTION = "Write a long story about a lighthouse keeper and the sea."
+TRACED = 20
+"""Alternatives recorded for each token in the comparison."""
+TURNS, WORDS = 10, 98
+"""Turns and words of each message, so that the whole conversation has about 2,000 tokens."""
+
+
+def figures(home: Path, rounds: int, tokens: int) -> Iterator[Figure]:
+    """All figures of this module, one after the other."""
+    with engine_with_model(home) as engine:
+        yield decoding(engine, rounds, tokens)
+        yield tracing(engine, rounds, tokens)
+        yield tenth_turn(engine, rounds)
+
+
+def speed(engine: Engine, tokens: int, trace_top_k: int = 0) -> float:
+    """Tokens per second of a reply after its first token."""
+    measured = reply(engine, said(QUESTION), {**exactly(tokens), "trace_top_k": trace_top_k}).run.stats.tokens_per_s
+    assert measured is not None  # noqa: S101  (a reply of more than one token has a speed)
+    return measured
+
+
+def decoding(engine: Engine, rounds: int, tokens: int) -> Figure:
+    """The engine against the library."""
+    prompt = reply(engine, said(QUESTION), exactly(2)).run.prompt_ids
+    ours, theirs = alternate(lambda: speed(engine, tokens), lambda: raw_speed(engine, prompt, tokens), rounds)
+    return Figure("decoding", "tokens/s", ours, "model.generate", theirs, "≥ 0.97")
+
+
+def tracing(engine: Engine, rounds: int, tokens: int) -> Figure:
+    """With a trace against without one."""
+    ours, theirs = alternate(lambda: speed(engine, tokens, TRACED), lambda: speed(engine, tokens), rounds)
+    return Figure(f"decoding with a trace of {TRACED}", "tokens/s", ours, "without", theirs)
+
+
+def conversation() -> list[Message]:
+    """Ten turns; the last message is the tenth question."""
+    vocabulary = [
+        "the",
+        "sea",
+        "and",
+        "a",
+        "lamp",
+        "that",
+        "turns",
+        "all",
+        "night",
+        "for",
+        "ships",
+        "far",
+        "out",
+        "on",
+        "dark",
+        "water",
+    ]
+    texts = [
+        " ".join(vocabulary[(place * 7 + word * (place + 1)) % len(vocabulary)] for word in range(WORDS))
+        for place in range(2 * TURNS - 1)
+    ]
+    return said(*texts)
+
+
+def tenth_turn(engine: Engine, rounds: int) -> Figure:
+    """Time to first token of the last turn after the turn before it, against the same without anything kept."""
+    messages = conversation()
+
+    def first_token() -> float:
+        measured = reply(engine, messages, exactly(2)).run.stats.ttft_s
+        assert measured is not None  # noqa: S101
+        return measured
+
+    def kept() -> float:
+        engine._blocks.clear()  # noqa: SLF001  (a benchmark may empty the cache that it measures)
+        reply(engine, messages[:-2], exactly(2))
+        return first_token()
+
+    def fresh() -> float:
+        engine._blocks.clear()  # noqa: SLF001
+        return first_token()
+
+    ours, theirs = alternate(kept, fresh, rounds)
+    length = len(reply(engine, messages, exactly(2)).run.prompt_ids)
+    return Figure(
+        f"first token of turn {TURNS}, {length:,} tokens of prompt", "s", ours, "nothing kept", theirs, "≤ 0.15"
+    )
