@@ -14,13 +14,12 @@ from dataclasses import replace
 from pathlib import Path
 from threading import Thread
 from time import monotonic
-from typing import Any
 
 import uvicorn
 
 from app.chat import Chat
 from app.conversation import Conversation, Message, Role, Run, RunStatus, new_id
-from app.engine.events import TextDelta
+from app.engine.events import Event, TextDelta
 from app.engine.run import LiveRun
 from app.settings import Settings
 from bench.parts import engine_with_model, exactly, raw_speed
@@ -89,7 +88,8 @@ def measure(chat: Chat, address: str, size: int, rounds: int, tokens: int) -> It
 
 def fill(chat: Chat, size: int) -> tuple[str, str]:
     """A stored conversation; its id and that of its last message, a reply."""
-    talk, messages = Conversation(title="A long one"), []
+    talk = Conversation(title="A long one")
+    messages: list[Message] = []
     for place in range(size):
         role = Role.ASSISTANT if place % 2 else Role.USER
         message = Message(
@@ -106,10 +106,10 @@ def stamped() -> Iterator[dict[int, float]]:
     """While open, the time at which each text event of a run is appended, by its number."""
     stock, stamps = LiveRun.append, {}
 
-    def append(run: LiveRun, event: Any) -> None:
-        stock(run, event)
+    def append(self: LiveRun, event: Event) -> None:
+        stock(self, event)
         if isinstance(event, TextDelta):
-            stamps[len(run._log)] = monotonic()  # noqa: SLF001
+            stamps[len(self._log)] = monotonic()
 
     LiveRun.append = append  # type: ignore[method-assign]
     try:

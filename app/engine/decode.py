@@ -185,7 +185,8 @@ class Decoder:
     ) -> Iterator[None]:
         """Read the prompt but for its last token in our own chunks, which can be stopped and reused; the library's loop, which would
         read all of it at once, then begins behind them."""
-        config, cache = prepared.config, kwargs.get("cache")
+        config = prepared.config
+        cache: Any = kwargs.get("cache")
         whole = input_ids.shape[1] <= self.blocks.block_size or config.return_dict_in_generate
         if whole or getattr(config, "use_mtp", False) or not self._in_chunks(model, kwargs):
             yield
