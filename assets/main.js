@@ -5,9 +5,8 @@ import "./preview.js";
 import "./transfer.js";
 import "./controls.js";
 import "./presets.js";
-import "./insight.js";
-import "./playground.js";
-import "./compare.js";
+import "./insight/panel.js";
+import "./insight/playground.js";
 import { start } from "./page/start.js";
 
 start();
