@@ -6,6 +6,7 @@ recovered); a backup, then the migrations. One process at a time goes through th
 
 from __future__ import annotations
 
+import errno
 import sqlite3
 import time
 from collections.abc import Iterator
@@ -14,7 +15,7 @@ from functools import partial
 from pathlib import Path
 
 from app.conversation import new_id
-from app.errors import DamagedDatabase, NewerDatabase, StoreBusy, StoreError, StoreReadOnly
+from app.errors import DamagedDatabase, NewerDatabase, StoreBusy, StoreError, StoreFull, StoreReadOnly
 from app.settings import DATABASE_NAME
 from storage import backup, migrations, recovery, runs
 from storage.conversations import Store
@@ -54,9 +55,18 @@ def open_store(home: Path) -> Store:
 @contextmanager
 def alone(home: Path) -> Iterator[None]:
     """Hold the data folder's lock for opening inside; raises StoreBusy."""
-    home.mkdir(parents=True, exist_ok=True)
+    _make_folder(home)
     with exclusively(home / "locks" / "_opening.lock", seconds=_OPENING_S):
         yield
+
+
+def _make_folder(home: Path) -> None:
+    try:
+        home.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        kind = StoreFull if error.errno in (errno.ENOSPC, errno.EDQUOT) else StoreReadOnly
+        why = f"The data folder {home} can't be made: {error.strerror}. Set FADER_HOME to a folder that can be written to."
+        raise kind(why) from error
 
 
 def _check_writable(path: Path) -> None:

@@ -182,9 +182,10 @@ class Execution:
         assert self.resolution and self.streamer and self.record.seed is not None  # noqa: S101, PT018
         model: Any = self.loaded.model
         ids = list(prompt.ids) if self.loaded.facts.is_encoder_decoder else [*prompt.ids, *self.run.request.prefix_ids]
-        config = GenerationConfig(**self.resolution.generation_kwargs(self._encode))
+        kwargs = self.resolution.generation_kwargs(self._encode)
         arguments = Arguments(self.run, self.loaded, self.beside, values)
         with hushed():
+            config = GenerationConfig(**kwargs)
             return model.generate(
                 torch.tensor([ids], device=model.device),
                 generation_config=config,

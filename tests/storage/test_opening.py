@@ -243,3 +243,10 @@ def test_opening_marks_what_a_dead_process_left(fader_home: Path) -> None:
     assert opened.interrupt_orphans() == 0
     opened.close()
     assert [one.name for one in (fader_home / "locks").iterdir() if not one.name.startswith("_")] == []
+
+
+def test_a_data_folder_that_can_not_be_made_names_the_way_out(tmp_path: Path) -> None:
+    blocked = tmp_path / "file"
+    blocked.write_text("in the way")
+    with pytest.raises(StoreReadOnly, match="Set FADER_HOME"):
+        open_store(blocked / "home")
