@@ -35,6 +35,10 @@ class Page:
 class ConversationStore(Protocol):
     """Conversations, messages and runs, kept."""
 
+    @property
+    def notices(self) -> tuple[str, ...]:
+        """Sentences that the user must be told: what was recovered, backed up or found damaged. They may grow."""
+
     def create_conversation(self, conversation: Conversation) -> None:
         """Keep a new, empty conversation."""
 

@@ -2,11 +2,13 @@
 import { api } from "./api.js";
 import { refreshShown } from "./chat.js";
 import { $, el, sleep } from "./dom.js";
+import { toast } from "./feedback.js";
 import { liveFollower } from "./live.js";
 import { loadList } from "./sidebar.js";
 import { shown } from "./state.js";
 
 let modelView = null;
+const told = new Set();
 
 export async function watchModel() {
   for (;;) {
@@ -18,6 +20,7 @@ export async function watchModel() {
 }
 
 function showModel(view) {
+  for (const notice of view.notices || []) if (!told.has(notice)) { told.add(notice); toast(notice, { bad: true }); }
   const box = $("#model-status");
   const share = view.total > 0 ? Math.floor((100 * view.done) / view.total) : null;
   const name = view.label || view.name || "the model";
@@ -37,11 +40,12 @@ function showModel(view) {
   if (!details) return;
   $("#model-cancel").disabled = view.state !== "loading";
   $("#model-unload").disabled = !view.label;
-  const rows = [["State", view.state === "ready" ? `${name}, loaded` : words], ["Precision", view.quantization], ["Runs on", view.device], ["Context", view.context_length && `${view.context_length.toLocaleString("en")} tokens`]];
+  const rows = [["State", view.state === "ready" ? `${name}, loaded` : words], ["Precision", view.quantization], ["Runs on", view.device], ["Context", view.context_length && `${view.context_length.toLocaleString("en")} tokens`], ...(view.measured || [])];
+  const warnings = (view.warnings || []).map((text) => el("p", { class: "hint" }, text));
   const bar = view.state === "loading" && el("progress", share === null ? {} : { max: 100, value: share });
-  const key = JSON.stringify([rows, share, view.detail]);
+  const key = JSON.stringify([rows, share, view.detail, view.warnings]);
   if (details.dataset.key === key) return;
   details.dataset.key = key;
   details.replaceChildren(el("dl", {}, ...rows.filter(([, value]) => value).flatMap(([term, value]) => [el("dt", {}, term), el("dd", {}, String(value))])),
-    ...[bar, view.detail && el("p", { class: view.state === "failed" || view.state === "ready" ? "failure" : "hint" }, view.detail)].filter(Boolean));
+    ...[bar, view.detail && el("p", { class: view.state === "failed" || view.state === "ready" ? "failure" : "hint" }, view.detail)].filter(Boolean), ...warnings);
 }

@@ -13,6 +13,7 @@ from app.engine.events import Ended, Progress, StatusChanged, TextDelta
 from app.engine.run import LiveRun, RunRequest
 from app.engine.text import Kind
 from app.models.facts import ModelFacts
+from app.models.loading import LoadedModel
 
 FACTS = ModelFacts("fake", "Fake 1B", "FakeForCausalLM", 2048, 1000, 2, quantization="nf4")
 
@@ -38,6 +39,7 @@ class FakeEngine:
         self.chunks: Callable[[RunRequest], int] = lambda _request: 1
         self.model = ModelStatus("ready", "fake", FACTS)
         self.desk: Desk | None = None
+        self.loaded: LoadedModel | None = None
         self.requests: list[RunRequest] = []
         self._runs: dict[str, LiveRun] = {}
         self._waiting: list[LiveRun] = []

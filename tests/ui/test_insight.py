@@ -295,3 +295,49 @@ def test_a_grid_that_can_not_be_run_starts_nothing(
     assert words in refused.json()["error"]
     assert chat.engine.queue() == ()
     assert len(chat.store.branch(chat.store.message(run.message_id).conversation_id)[-1].siblings) == 1
+
+
+def test_the_models_inside_is_shown_where_it_was_asked_for(client: TestClient, replied: Replied) -> None:
+    refused = client.get(f"/api/runs/{replied().id}/inside")
+    assert refused.status_code == 404
+    assert "output_hidden_states" in refused.json()["error"]
+    run = replied(output_hidden_states=True, output_scores=True, output_logits=True)
+    kept = client.get(f"/api/runs/{run.id}/inside").json()["kept"]
+    assert kept == {"logits": 12, "scores": 12, "hidden_states": 12, "attentions": 0}
+    view = client.get(f"/api/runs/{run.id}/tokens").json()
+    layers = client.get(f"/api/runs/{run.id}/inside/lens", params={"token": 3}).json()
+    assert len(layers) == 3
+    first = view["alternatives"]["ids"][60]
+    assert layers[-1][0][0] == first
+    assert layers[-1][0][2] == pytest.approx(view["alternatives"]["raw"][60] / 1e6, abs=2e-3)
+    table = client.get(f"/api/runs/{run.id}/inside/scores.csv").text.splitlines()
+    assert table[0] == "position,rank,token id,token,scores"
+    assert len([line for line in table[1:] if line.startswith("0,")]) == 5
+    late = client.get(f"/api/runs/{run.id}/inside/lens", params={"token": 99})
+    assert "first 12 tokens" in late.json()["error"]
+    blind = client.get(f"/api/runs/{run.id}/inside/attention", params={"token": 0})
+    assert "output_attentions" in blind.json()["error"]
+
+
+def test_attention_tells_where_the_model_looked(fader_home: Path, shared_cache: Path, tmp_path: Path) -> None:
+    from app.models.loading import load_model
+    from app.models.options import LoadOptions
+    from tests.models.tiny import tiny_llama
+
+    settings = Settings(home=fader_home, cache=shared_cache)
+    eager = load_model(str(tiny_llama(tmp_path / "eager")), settings, options=LoadOptions(attention="eager"))
+    chat = open_chat(fader_home, eager)
+    started = chat.send("hello there", requested=SAMPLED | {"output_attentions": True})
+    run = started.run.result(60).run
+    chat.wait_until_kept(run.id)
+    with client_of(chat) as client:
+        assert client.get(f"/api/runs/{run.id}/inside").json()["layers"] == 2
+        told = client.get(f"/api/runs/{run.id}/inside/attention", params={"token": 4}).json()
+        one = client.get(f"/api/runs/{run.id}/inside/attention", params={"token": 4, "layer": 1}).json()
+        wrong = client.get(f"/api/runs/{run.id}/inside/attention", params={"token": 4, "layer": 2})
+    chat.close()
+    assert len(told["weights"]) == len(told["texts"]) == len(run.prompt_ids) + 4
+    assert sum(told["weights"]) == pytest.approx(1, abs=0.02)
+    assert one["weights"] != told["weights"]
+    assert "hello there" in "".join(told["texts"])
+    assert "2 layers" in wrong.json()["error"]

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from types import SimpleNamespace
 
 import pytest
 from fastapi.testclient import TestClient
 
 from app.chat import Chat
 from app.engine.run import RunRequest
+from app.models.measure import LoadReport
 from tests.ui.fakes import FakeEngine
 
 
@@ -130,3 +132,23 @@ def test_siblings_are_shown_and_remembered(client: TestClient, chat: Chat) -> No
     assert view["messages"][-1]["id"] == first.reply.id
     assert view["messages"][-1]["siblings"] == [first.reply.id, second.reply.id]
     assert client.get(f"/api/conversations/{first.conversation.id}").json()["messages"][-1]["place"] == 0
+
+
+def test_the_model_view_tells_what_was_measured_and_what_the_store_has_to_say(
+    client: TestClient, chat: Chat, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    report = LoadReport(
+        resident_bytes=113_000_000,
+        bytes_by_dtype={"uint8": 53_000_000, "bfloat16": 60_000_000},
+        share_4bit=0.79,
+        linear_share_4bit=1.0,
+        peak_bytes=370_000_000,
+        seconds=4.2,
+        warnings=("The prepared copy was made anew: a file was damaged.",),
+    )
+    monkeypatch.setattr(chat.engine, "loaded", SimpleNamespace(report=report))
+    monkeypatch.setattr(type(chat.store), "notices", property(lambda _: ("Damage was found.",)), raising=False)
+    view = client.get("/api/model").json()
+    assert ["In 4 bits", "79% of all weights, 100% of the linear layers"] in view["measured"]
+    assert view["warnings"] == list(report.warnings)
+    assert view["notices"] == ["Damage was found."]
