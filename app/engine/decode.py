@@ -186,17 +186,16 @@ class Decoder:
         """Read the prompt but for its last token in our own chunks, which can be stopped and reused; the library's loop, which would
         read all of it at once, then begins behind them."""
         config = prepared.config
-        cache: Any = kwargs.get("cache")
         whole = input_ids.shape[1] <= self.blocks.block_size or config.return_dict_in_generate
         if whole or getattr(config, "use_mtp", False) or not self._in_chunks(model, kwargs):
             yield
             return
         self._prefill(model, input_ids[:, :-1], config, kwargs)
-        stock = model.prepare_inputs_for_generation
+        cache, stock = kwargs["cache"], model.prepare_inputs_for_generation
 
         def prepare(ids: torch.Tensor, **given: Any) -> Any:
             if given.get("is_first_iteration") and given.get("cache") is cache:
-                given["next_sequence_length"] = ids.shape[1] - cache.get_seq_length()
+                given["next_sequence_length"] = ids.shape[1] - given["cache"].get_seq_length()
             return stock(ids, **given)
 
         model.prepare_inputs_for_generation = prepare
