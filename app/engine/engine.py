@@ -16,7 +16,7 @@ from app.engine.desk import Desk
 from app.engine.events import Ended, Progress, StatusChanged
 from app.engine.outcome import cut_short, explain
 from app.engine.run import LiveRun, RunRequest
-from app.engine.score import ScoreJob, score
+from app.engine.score import Question, ScoreJob
 from app.errors import Cancelled, FaderError, NoModel
 
 if TYPE_CHECKING:
@@ -68,8 +68,8 @@ class LoadJob:
     error: FaderError | None = None
 
 
-Queued = TypeVar("Queued", LoadJob, ScoreJob)
-Job: TypeAlias = LiveRun | LoadJob | ScoreJob
+Queued = TypeVar("Queued", bound="LoadJob | Question")
+Job: TypeAlias = LiveRun | LoadJob | Question
 """What the queue holds."""
 
 
@@ -142,7 +142,11 @@ class Engine:
 
     def score(self, ids: Sequence[int]) -> ScoreJob:
         """Queue the scoring of a text's tokens (its perplexity); the job has the trace when it is finished."""
-        return self._enqueue(ScoreJob(tuple(ids)))
+        return self._enqueue(ScoreJob(ids=tuple(ids)))
+
+    def ask(self, question: Question) -> None:
+        """Queue something to be computed with the model."""
+        self._enqueue(question)
 
     def cancel_load(self) -> bool:
         """Stop the load under way; False when there is none."""
@@ -208,8 +212,8 @@ class Engine:
             try:
                 if isinstance(item, LiveRun):
                     self._run(item)
-                elif isinstance(item, ScoreJob):
-                    self._score(item)
+                elif isinstance(item, Question):
+                    self._answer(item)
                 else:
                     self._carry_out(item)
             except Exception as error:  # a fault of ours must not end the thread that everybody waits for
@@ -283,13 +287,13 @@ class Engine:
         else:
             execute(run, self._loaded, self._blocks, self._beside)
 
-    def _score(self, job: ScoreJob) -> None:
+    def _answer(self, job: Question) -> None:
         try:
             if self._loaded is None and self._resting:
                 self._replace(self._resting, job.cancelled, None)
             if self._loaded is None:
                 raise NoModel(self._status.detail or MESSAGE_NO_MODEL)  # noqa: TRY301  (this job's error like any other)
-            job.trace = score(job, self._loaded, self._settings.prefill_chunk)
+            job.answer(self._loaded, self._settings.prefill_chunk)
         except FaderError as error:
             job.error = error
         except Exception as error:  # noqa: BLE001  (whatever a model raises ends this job and nothing else)

@@ -24,18 +24,29 @@ ALTERNATIVES = 20
 
 
 @dataclass(eq=False)
-class ScoreJob:
-    """A queued scoring of ``ids``; ``finished`` is set when it is over, with a ``trace`` of all tokens but the first or an ``error``.
+class Question:
+    """Something to be computed with the loaded model in its thread; ``finished`` is set when it is over, ``error`` says why it failed."""
 
-    ``done``: tokens read so far.
-    """
-
-    ids: tuple[int, ...]
     finished: Event = field(default_factory=Event)
     cancelled: Event = field(default_factory=Event)
+    error: FaderError | None = None
+
+    def answer(self, loaded: LoadedModel, chunk: int) -> None:
+        """Compute it (engine only), reading at most ``chunk`` tokens at a time. May raise anything."""
+        raise NotImplementedError
+
+
+@dataclass(eq=False)
+class ScoreJob(Question):
+    """A scoring of ``ids``: in the end it has a ``trace`` of all tokens but the first. ``done``: tokens read so far."""
+
+    ids: tuple[int, ...] = ()
     done: int = 0
     trace: Trace | None = None
-    error: FaderError | None = None
+
+    def answer(self, loaded: LoadedModel, chunk: int) -> None:
+        """Score the text."""
+        self.trace = score(self, loaded, chunk)
 
 
 def check(ids: tuple[int, ...], facts: ModelFacts) -> None:

@@ -7,6 +7,7 @@ import { shown } from "../page/state.js";
 import { branch, goOn } from "./branches.js";
 import { card } from "./card.js";
 import { compare } from "./compare.js";
+import { inside } from "./inside.js";
 import { replay } from "./replay.js";
 import { report } from "./report.js";
 import { SCALES } from "./scales.js";
@@ -43,7 +44,7 @@ function attach() {
 function build() {
   const text = state.opened.text = tokenText(state.opened.view, { branch, goOn });
   const panel = state.opened.panel = el("div", { class: "panel", hidden: true });
-  const toggles = [["What mattered", report], ["What if", sliders], ["Replay", replay]].map(([name, fill]) => {
+  const toggles = [["What mattered", report], ["What if", sliders], ["Replay", replay], ["Inside", inside]].map(([name, fill]) => {
     const button = el("button", { type: "button", class: "small", "aria-expanded": "false", onclick: () => turn(button, fill) }, name);
     return button;
   });

@@ -19,8 +19,8 @@ from storage import open_store
 from tests.models.tiny import tiny_llama
 from ui.serve import serve
 
-TALKS = 6
-"""Finished conversations to begin with, one for each test that changes something."""
+TALKS = 7
+"""Finished conversations to begin with, one for each test that changes something; the last has kept the model's inside."""
 ASKED: dict[str, Json] = {
     "temperature": 1.0,
     "top_k": 8,
@@ -54,5 +54,6 @@ if __name__ == "__main__":
     assert chat.engine.load("tiny").finished.wait(120)
     if not store.conversations().hits:
         for talk in range(TALKS):
-            chat.wait_until_kept(chat.send(f"talk {talk}", requested=ASKED | {"seed": talk}).run.id)
+            inside: dict[str, Json] = {"output_hidden_states": True, "output_logits": True} if talk == TALKS - 1 else {}
+            chat.wait_until_kept(chat.send(f"talk {talk}", requested=ASKED | inside | {"seed": talk}).run.id)
     serve(chat, settings, open_browser=False)

@@ -233,3 +233,23 @@ def test_settings_are_compared_side_by_side_and_a_cell_is_adopted(new_page: NewP
     expect(dialog.locator(".cell").last.locator("mark")).not_to_have_count(0)
     dialog.locator(".cell").nth(4).get_by_role("button", name="Adopt").click()
     expect(page.locator("#chat .message.assistant .pager").last).to_contain_text("6/7")
+
+
+def test_the_layers_guesses_are_shown_and_a_reply_without_them_says_what_to_set(
+    new_page: NewPage, real: Server
+) -> None:
+    page = new_page(real, expected=("404 (Not Found)",))
+    view = open_tokens(page, 6)
+    view.get_by_role("button", name="Inside").click()
+    expect(view.locator(".guesses tr")).to_have_count(3)
+    expect(view.locator(".guesses tr").last).to_contain_text("layer 2")
+    before = view.locator(".guesses").inner_text()
+    view.get_by_label("Token", exact=True).fill("9")
+    view.get_by_label("Token", exact=True).press("Tab")
+    expect(view.locator(".guesses")).not_to_have_text(before, use_inner_text=True)
+    with page.expect_download() as download:
+        view.get_by_role("link", name="logits as a table").click()
+    assert download.value.path().read_text().startswith("position,rank,token id,token,logits")
+    view = open_tokens(page, 0)
+    view.get_by_role("button", name="Inside").click()
+    expect(view.locator(".panel")).to_contain_text("Set output_attentions")
