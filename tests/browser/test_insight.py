@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import json
+import os
 import re
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -10,7 +14,7 @@ from typing import Any
 import pytest
 from playwright.sync_api import Locator, Page, Route, expect
 
-from tests.browser.conftest import NewPage, Server, serving
+from tests.browser.conftest import ROOT, NewPage, Server, serving
 
 OPTION = ".tokens [role=option]"
 
@@ -253,3 +257,44 @@ def test_the_layers_guesses_are_shown_and_a_reply_without_them_says_what_to_set(
     view = open_tokens(page, 0)
     view.get_by_role("button", name="Inside").click()
     expect(view.locator(".panel")).to_contain_text("Set output_attentions")
+
+
+@pytest.mark.full
+def test_a_sampled_reply_of_the_built_in_model_after_a_restart(tmp_path: Path, new_page: NewPage) -> None:
+    server = Server(tmp_path, module="app", arguments=("run", "--no-browser"))
+    with serving(server):
+        page = new_page(server, expected=("Failed to load resource", "ERR_", "fetch"))
+        expect(page.locator("#model-status")).to_have_attribute("data-state", "ready", timeout=600_000)
+        page.locator("#prompt textarea").fill("Name three colours in one short sentence.")
+        page.keyboard.press("Enter")
+        expect(page.locator("#reply-stats")).to_contain_text("seed", timeout=180_000)
+        run_id = page.locator("#reply-stats").get_attribute("data-run")
+        server.stop(kill=True)
+        server.start()
+        page.reload()
+        page.wait_for_selector("body.fader-ready")
+        expect(page.locator("#model-status")).to_have_attribute("data-state", "ready", timeout=180_000)
+        page.locator("#chat .message.assistant [data-action=tokens]").last.click()
+        view = page.locator("#token-view")
+        view.locator(OPTION).nth(1).hover()
+        expect(page.locator("#token-card tbody tr")).to_have_count(20)
+        view.get_by_role("button", name="What mattered").click()
+        expect(view.locator('tr[data-name="top_p"]')).to_contain_text("Acted at")
+        view.get_by_role("button", name="What if").click()
+        view.get_by_label("temperature").fill("0")
+        expect(view.locator(".verdict")).to_contain_text(re.compile("instead of|Nothing changes"))
+        view.get_by_role("button", name="Replay", exact=True).click()
+        view.get_by_role("button", name="Replay this reply").click()
+        expect(view.locator(".verdict")).to_contain_text("Identical", timeout=180_000)
+        view.locator(OPTION).nth(2).click()
+        page.locator("#token-card tbody button").first.click()
+        expect(page.locator("#chat .message.assistant .pager")).to_contain_text("2/2")
+    told = subprocess.run(
+        [sys.executable, "-m", "app", "replay", str(run_id), "--json"],
+        cwd=ROOT,
+        env={**os.environ, "FADER_HOME": str(tmp_path)},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert json.loads(told.stdout)["identical"], told.stdout
