@@ -24,7 +24,7 @@ from app.conversation import Json
 from app.models.options import Quantization
 from app.models.source import Source, SourceKind
 
-FORMAT = 2
+FORMAT = 3
 MANIFEST = "manifest.json"
 LIBRARIES = ("transformers", "bitsandbytes")
 ALWAYS_HASHED_BELOW = 1 << 30

@@ -11,6 +11,10 @@ let modelView = null;
 const told = new Set();
 
 export async function watchModel() {
+  // The panel is made when its tab is opened for the first time: it is not to stay empty until the next look.
+  document.addEventListener("click", (event) => {
+    if (event.target.closest?.("[role=tab]") && modelView) setTimeout(() => showModel(modelView), 150);
+  });
   for (;;) {
     try { showModel(await api("/api/model")); } catch (error) {
       if (error.offline) showModel({ state: "offline" });
