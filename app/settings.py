@@ -25,6 +25,9 @@ class Settings(BaseSettings):
     flush_seconds: float = Field(default=0.5, gt=0, le=0.5)
     prefill_chunk: int = Field(default=128, ge=16, le=4096)
     prefix_cache_mb: int = Field(default=512, ge=0)
+    fast_step: bool = Field(
+        default=True, description="Decode by Fader's own single-token step where it serves the model."
+    )
     idle_unload_minutes: float = Field(
         default=0, ge=0, description="Free the model after so long without a run; 0: never."
     )

@@ -1,10 +1,12 @@
-"""What runs on one model share besides the model and the prefix cache: its draft, one static cache, compiled forms."""
+"""What runs on one model share besides the model and the prefix cache: its draft, its fast step, one static cache, compiled forms."""
 
 from __future__ import annotations
 
 from collections import deque
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
+
+from app.engine.fast.proof import Decoding
 
 if TYPE_CHECKING:
     from transformers import Cache, GenerationConfig
@@ -50,6 +52,7 @@ class Beside:
     """Emptied when another model takes the place."""
 
     draft: Draft | None = None
+    decoding: Decoding = field(default_factory=Decoding)
     static: StaticStore = field(default_factory=StaticStore)
     insides: deque[Inside] = field(default_factory=deque)
     _forms: Forms | None = None
@@ -70,4 +73,4 @@ class Beside:
 
     def clear(self) -> None:
         """Forget everything; the draft's memory is the engine's to free."""
-        self.draft, self.static, self._forms = None, StaticStore(), None
+        self.draft, self.decoding, self.static, self._forms = None, Decoding(), StaticStore(), None

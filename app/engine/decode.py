@@ -17,8 +17,10 @@ from app.engine.beams import BeamTotals
 from app.engine.beside import StaticStore
 from app.engine.compiling import compiling
 from app.engine.exact import exact
+from app.engine.fast.proof import Decoding, told
 from app.engine.inside import Inside
 from app.engine.prefix_cache import can_reuse
+from app.engine.steps import FastSteps, LibrarySteps, against_fast
 from app.errors import Cancelled
 
 if TYPE_CHECKING:
@@ -29,6 +31,7 @@ if TYPE_CHECKING:
     from transformers import GenerationConfig, LogitsProcessorList, PreTrainedModel, StoppingCriteriaList
 
     from app.engine.prefix_cache import PrefixCache
+    from app.engine.steps import Steps
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +93,7 @@ class Observer(Protocol):
 class Decoder:
     """A callable for ``custom_generate``. ``seed`` decides all draws; ``library`` holds what the library's own loops need
     besides (streamer, assistant_model, tokenizer …); ``position``: output tokens that the reply starts with; ``inside`` collects
-    what output_… parameters asked for."""
+    what output_… parameters asked for. ``decoding``: the fast step, where there is one; ``decoded_by`` says afterwards what decoded."""
 
     listener: Listener
     cancelled: Event
@@ -101,6 +104,8 @@ class Decoder:
     library: dict[str, Any] = field(default_factory=dict)
     inside: Inside = field(default_factory=Inside)
     static: StaticStore = field(default_factory=StaticStore)
+    decoding: Decoding = field(default_factory=Decoding)
+    decoded_by: str = ""
 
     def __call__(
         self,
@@ -124,6 +129,7 @@ class Decoder:
         with compiling(model, generation_config):
             if mode in (GenerationMode.GREEDY_SEARCH, GenerationMode.SAMPLE):
                 return self._decode(model, input_ids, prepared, model_kwargs)
+            self.decoded_by = told(mode.value.replace("_", " "))
             loop = self._beams if "beam" in mode.value else self._assisted
             return loop(model, input_ids, prepared, model_kwargs, inputs_tensor)
 
@@ -226,14 +232,12 @@ class Decoder:
         forward = model.get_compiled_call(config.compile_config) if compiled else model.__call__
         outputs = self._prefill(model, input_ids, config, kwargs)
         alive = torch.ones(count, dtype=torch.bool, device=input_ids.device)
-        with model._optimize_model_for_decode():  # noqa: SLF001
+        with model._optimize_model_for_decode(), self._steps(model, forward, config, kwargs, count) as steps:  # noqa: SLF001
             while True:
                 logits = outputs.logits[:, -1].to(copy=True, dtype=torch.float32, device=input_ids.device)
                 if self.observer:
                     self.observer.outputs(outputs)
-                kwargs = model._update_model_kwargs_for_generation(  # noqa: SLF001
-                    outputs, kwargs, is_encoder_decoder=model.config.is_encoder_decoder
-                )
+                steps.after(outputs)
                 tokens, scores = self._choose(input_ids, logits, prepared, sources)
                 self.inside.step(config, outputs, logits, scores)
                 del outputs
@@ -246,10 +250,21 @@ class Decoder:
                 alive = alive & ~prepared.criteria(input_ids, scores)
                 if self.cancelled.is_set() or not alive.any():
                     return input_ids
-                step = model.prepare_inputs_for_generation(
-                    input_ids, next_sequence_length=1 if kwargs.get("use_cache") else None, **kwargs
-                )
-                outputs = forward(**step, return_dict=True)
+                outputs = steps.next(input_ids)
+
+    @contextmanager
+    def _steps(
+        self, model: Any, forward: Any, config: GenerationConfig, kwargs: dict[str, Any], count: int
+    ) -> Iterator[Steps]:
+        """How this reply gets from token to token: by the fast step wherever it serves both model and settings."""
+        reason = self.decoding.reason if self.decoding.step is None else against_fast(model, config, kwargs, count)
+        self.decoded_by = told(reason)
+        fast = self.decoding.step if reason is None else None
+        steps: Steps = FastSteps(fast, kwargs["cache"]) if fast else LibrarySteps(model, forward, kwargs)
+        try:
+            yield steps
+        finally:
+            steps.end()
 
     def _choose(
         self, input_ids: torch.Tensor, logits: torch.Tensor, prepared: Prepared, sources: list[torch.Generator]

@@ -22,6 +22,7 @@ from app.errors import Cancelled, FaderError, NoModel
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from app.engine.fast.proof import Decoding
     from app.engine.prefix_cache import PrefixCache
     from app.models.facts import ModelFacts
     from app.models.loading import LoadedModel
@@ -336,15 +337,24 @@ class Engine:
             sentence = f"{name} could not be loaded: {type(error).__name__}: {error}"
             self._status = self._after_failure(previous, sentence)
             raise NoModel(sentence) from error
+        decoding = self._decoding(loaded)
         if self._loaded is not None:
             self._free_draft()
-            self._models.unload(self._loaded)
         self._blocks.clear()
         self._beside.clear()
+        if self._loaded is not None:
+            self._models.unload(self._loaded)
         _forget_own_settings(loaded)
+        self._beside.decoding = decoding
         self._loaded, self._desk, self._resting = loaded, Desk(loaded.tokenizer, loaded.facts), None
         self._resting_draft = None
         self._status = ModelStatus("ready", name, loaded.facts)
+
+    def _decoding(self, loaded: LoadedModel) -> Decoding:
+        from app.engine.fast.proof import decoding_for
+
+        self._status = replace(self._status, detail="Trying the fast step")
+        return decoding_for(loaded.model, wanted=self._settings.fast_step)
 
     def _replace_draft(self, job: LoadJob) -> None:
         """Free the draft, and load the one asked for; the main model stays ready whatever happens."""

@@ -14,6 +14,7 @@ from app.engine.decode import Decoder, Unheard
 from app.engine.desk import reserve_for
 from app.engine.encoding import encode, encode_literal
 from app.engine.events import Ended, Note, StatusChanged
+from app.engine.fast.proof import Decoding
 from app.engine.healing import heal
 from app.engine.outcome import cut_short, end_of, explain
 from app.engine.prompt import Prompt, build_prompt
@@ -57,6 +58,7 @@ class Execution:
     blocks: PrefixCache
     beside: Beside = field(default_factory=Beside)
     streamer: RunStreamer | None = None
+    decoder: Decoder | None = None
     resolution: Resolution | None = None
     record: Run = field(init=False)
 
@@ -205,7 +207,7 @@ class Execution:
             library |= prepare(draft, self.loaded, values)
             fingerprint = {**self.record.model_fingerprint, "draft": dict(draft.loaded.facts.fingerprint)}
             self.record = replace(self.record, model_fingerprint=fingerprint)
-        return Decoder(
+        self.decoder = Decoder(
             self.streamer,
             self.run.cancelled,
             seed,
@@ -215,7 +217,9 @@ class Execution:
             library=library,
             inside=self.run.inside,
             static=self.beside.static,
+            decoding=self.beside.decoding if self.run.request.library_steps is None else Decoding(),
         )
+        return self.decoder
 
     def _encode(self, text: str) -> list[int]:
         return encode(self.loaded.tokenizer, text)
@@ -236,7 +240,13 @@ class Execution:
                 self.streamer.token(index, token)
 
     def _read_back(self) -> None:
-        """Put what generate really ran with into the record."""
+        """Put what generate really ran with into the record, and what decoded."""
+        if self.decoder and self.decoder.decoded_by:
+            before = (
+                self.run.request.library_steps
+            )  # the same path as in the run repeated: what it said of it still holds
+            told = {"decode": self.decoder.decoded_by} if before is None else {"decode": before} if before else {}
+            self.record = replace(self.record, model_fingerprint={**self.record.model_fingerprint, **told})
         if self.streamer and self.streamer.preparation and self.resolution:
             values = read_back(self.streamer.preparation.config, self.resolution)
             self.record = replace(self.record, effective={**values, "seed": self.record.seed})

@@ -21,7 +21,7 @@ class RunRequest:
     above it may still be under way when this one is queued. ``prefix_ids``: output tokens the reply starts with (continue,
     branch from a token), whose text is ``prefix_text``; a typed prefix ("start the reply with") has text but no ids.
     ``prompt_ids``: the exact prompt of an earlier run to go on from, instead of building one. ``model``: the name to run on, None for
-    whichever is loaded.
+    whichever is loaded. ``library_steps``: leave the fast step aside, as the run that is repeated did, and record what it recorded of that.
     """
 
     run_id: str
@@ -36,6 +36,7 @@ class RunRequest:
     prefix_ids: tuple[int, ...] = ()
     prompt_ids: tuple[int, ...] = ()
     model: str | None = None
+    library_steps: str | None = None
 
 
 _NEXT: Mapping[RunStatus, frozenset[RunStatus]] = {

@@ -6,6 +6,7 @@ from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING
 
 from app.conversation import new_id
+from app.engine.fast.proof import FAST
 from app.engine.run import RunRequest
 from app.engine.trace import Trace
 from app.errors import RefusedInput
@@ -69,7 +70,14 @@ def request_for(run: Run, model: str | None = None) -> RunRequest:
         prompt_ids=run.prompt_ids,
         prefix_ids=run.output_ids[:kept],
         model=model,
+        library_steps=_library_steps(run),
     )
+
+
+def _library_steps(run: Run) -> str | None:
+    """What an earlier run says of its decoding, where it was the library's (records from before the fast step say nothing)."""
+    told = str(run.model_fingerprint.get("decode") or "")
+    return None if told == FAST else told
 
 
 def compare(old: Run, old_trace: bytes | None, ended: Ended) -> Replay:

@@ -1,0 +1,119 @@
+"""The fast step has to prove itself beside the stock forward before it answers anybody; where it can't, the library decodes."""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from app.engine.fast.fits import why_not
+from app.engine.fast.step import FastStep
+
+if TYPE_CHECKING:
+    import torch
+    from transformers import PreTrainedModel
+
+log = logging.getLogger(__name__)
+FAST = "fast step"
+"""What a reply's figures call it."""
+POSITIONS = 32
+AGREEMENT = 0.98
+DIVERGENCE = 0.02
+"""Mean Kullback–Leibler divergence in nats. Two orders of the same sums in bfloat16 are about 0.002 apart."""
+_PROMPT = 16
+_TIE = 2**-7
+"""Relative distance of two logits that bfloat16 hardly tells apart (it has 8 bits): either may be called the best."""
+
+
+@dataclass(frozen=True, slots=True)
+class Decoding:
+    """How single tokens are decoded: by ``step``, or by the library because of ``reason``."""
+
+    step: FastStep | None = None
+    reason: str | None = "the fast step is off"
+
+
+@dataclass(frozen=True, slots=True)
+class Agreement:
+    """Over the positions compared: share with the same best token, and mean divergence of the distributions in nats."""
+
+    greedy: float
+    divergence: float
+
+    @property
+    def enough(self) -> bool:
+        """Whether the two are the same model for a reader."""
+        return self.greedy >= AGREEMENT and self.divergence <= DIVERGENCE
+
+
+def told(reason: str | None) -> str:
+    """Who decoded, as a reply's figures say it."""
+    return FAST if reason is None else f"library ({reason})"
+
+
+def decoding_for(model: PreTrainedModel, *, wanted: bool = True) -> Decoding:
+    """The fast step for a loaded model if it serves it and agrees with it. Never raises: the library can always decode.
+
+    Call it after the warm-up, which repacks the layers, and before anybody uses the model.
+    """
+    if not wanted:
+        return Decoding()
+    try:
+        if (reason := why_not(model)) is not None:
+            return Decoding(reason=reason)
+        step = FastStep(model)
+        found = compare(model, step)
+    except Exception:
+        log.exception("The fast step failed its trial; the library decodes")
+        return Decoding(reason="the fast step failed its trial")
+    log.info("Fast step: %.1f %% agreement, divergence %.4f", found.greedy * 100, found.divergence)
+    return Decoding(step, None) if found.enough else Decoding(reason=f"only {found.greedy:.0%} agreement")
+
+
+def compare(model: PreTrainedModel, step: FastStep, positions: int = POSITIONS) -> Agreement:
+    """Both over the same text, token by token: the stock forward's own greedy continuation of a fixed beginning."""
+    import torch
+
+    whole: Any = model
+    size = int(model.config.vocab_size)
+    prompt = torch.arange(1, _PROMPT + 1)[None] * 37 % size
+    with torch.no_grad():
+        tokens, stock = _stock(whole, prompt, positions)
+        step.begin(_read(whole, prompt)[1])
+        try:
+            fast = torch.stack([step(token)[0, -1].float() for token in tokens])
+        finally:
+            step.end()
+    return _agreement(stock, fast)
+
+
+def _read(model: Any, ids: torch.Tensor) -> tuple[torch.Tensor, Any]:
+    """Logits of the last position, float32 [vocabulary], and the cache after ``ids``."""
+    from transformers import DynamicCache
+
+    cache = DynamicCache(config=model.config)
+    return model(ids, cache=cache).logits[0, -1].float(), cache
+
+
+def _stock(model: Any, prompt: torch.Tensor, positions: int) -> tuple[list[int], torch.Tensor]:
+    """Tokens of the greedy continuation, and the logits after each of them, float32 [positions, vocabulary]."""
+    import torch
+
+    logits, cache = _read(model, prompt)
+    tokens, rows = [], []
+    for _ in range(positions):
+        tokens.append(int(logits.argmax()))
+        logits = model(torch.tensor([tokens[-1:]]), cache=cache).logits[0, -1].float()
+        rows.append(logits)
+    return tokens, torch.stack(rows)
+
+
+def _agreement(stock: torch.Tensor, fast: torch.Tensor) -> Agreement:
+    """Of logits [positions, vocabulary]; a token whose stock logit ties with the best is as good as the best."""
+    import torch
+
+    best = stock.max(dim=-1).values
+    chosen = stock.gather(1, fast.argmax(dim=-1, keepdim=True))[:, 0]
+    greedy = (best - chosen <= best.abs() * _TIE).float().mean()
+    kl = torch.nn.functional.kl_div(fast.log_softmax(-1), stock.log_softmax(-1), log_target=True, reduction="none")
+    return Agreement(float(greedy), float(kl.sum(-1).mean()))

@@ -1,0 +1,224 @@
+"""The fast step: the same answers as the stock forward, position by position, in far less time; gives way where it can't."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from app.conversation import RunStatus
+from app.engine.engine import Engine
+from app.engine.fast.fits import why_not
+from app.engine.fast.proof import Agreement, compare, decoding_for
+from app.engine.fast.step import ROOM, FastStep
+from app.insight.replay import compare as hold_against
+from app.insight.replay import request_for as replay_of
+from app.models.loading import LoadedModel
+from app.models.service import ModelService
+from app.settings import Settings
+from tests.engine.conftest import OneModel, request_for
+from tests.models.tiny import tiny_ernie_moe, tiny_llama
+
+LLAMA3 = {
+    "rope_type": "llama3",
+    "rope_theta": 10000.0,
+    "factor": 4.0,
+    "low_freq_factor": 1.0,
+    "high_freq_factor": 4.0,
+    "original_max_position_embeddings": 64,
+}
+VARIANTS: dict[str, dict[str, Any]] = {
+    "plain": {},
+    "biases": {"attention_bias": True, "mlp_bias": True},
+    "one head of keys": {"num_key_value_heads": 1, "head_dim": 32},
+    "as many keys as queries": {"num_key_value_heads": 4},
+    "untied head": {"tie_word_embeddings": False},
+    "linear positions": {"rope_parameters": {"rope_type": "linear", "rope_theta": 10000.0, "factor": 2.0}},
+    "llama3 positions": {"rope_parameters": LLAMA3},
+}
+
+
+@pytest.fixture(scope="module")
+def served(tiny: LoadedModel) -> None:
+    """Skip on a processor that the step isn't for; that it gives way there is tested below."""
+    if reason := why_not(tiny.model):
+        pytest.skip(reason)
+
+
+def load(folder: Path, cache: Path) -> LoadedModel:
+    return ModelService(Settings(cache=cache)).load(str(folder))
+
+
+@pytest.mark.usefixtures("served")
+@pytest.mark.parametrize("name", VARIANTS)
+def test_every_kind_of_llama_agrees_with_its_stock_forward(name: str, tmp_path: Path, shared_cache: Path) -> None:
+    model = load(tiny_llama(tmp_path / "m", **VARIANTS[name]), shared_cache).model
+    with torch.no_grad():
+        for parameter, tensor in model.named_parameters():
+            if parameter.endswith("bias"):
+                tensor.copy_(torch.linspace(-1, 1, tensor.numel()))
+    assert why_not(model) is None
+    found = compare(model, FastStep(model), 64)
+    assert found.greedy >= 0.98
+    assert found.divergence < 0.01
+
+
+@pytest.mark.usefixtures("served")
+def test_the_builtin_model_agrees_and_is_served(shared_cache: Path) -> None:
+    loaded = ModelService(Settings(cache=shared_cache)).load("builtin")
+    decoding = decoding_for(loaded.model)
+    assert decoding.step is not None
+    assert compare(loaded.model, decoding.step, 64).enough
+
+
+@pytest.mark.usefixtures("served")
+def test_the_buffer_grows_without_a_seam(tiny: LoadedModel) -> None:
+    step = FastStep(tiny.model)
+    fresh, length = torch.arange(ROOM + 8) % 300, ROOM - 4
+    grown = _logits(step, tiny.model, fresh, length)
+    stock = tiny.model(fresh[None]).logits[0, length:].float()
+    assert grown.argmax(-1).tolist() == stock.argmax(-1).tolist()
+
+
+def _logits(step: FastStep, model: Any, ids: torch.Tensor, length: int) -> torch.Tensor:
+    """Logits after every token from ``length`` on, the ones before having been prefilled."""
+    from transformers import DynamicCache
+
+    cache = DynamicCache(config=model.config)
+    with torch.no_grad():
+        model(ids[None, :length], cache=cache)
+    step.begin(cache)
+    rows = torch.stack([step(int(token))[0, -1].float() for token in ids[length:]])
+    step.end()
+    return rows
+
+
+@pytest.mark.usefixtures("served")
+def test_without_the_private_kernel_the_public_operator_gives_the_same_bits(
+    tiny: LoadedModel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ids = torch.arange(20) * 7 % 300
+    direct = FastStep(tiny.model)
+    monkeypatch.setattr("app.engine.fast.products._kernel", lambda: None)
+    public = FastStep(tiny.model)
+    assert (direct.direct, public.direct) == (True, False)
+    assert torch.equal(_logits(direct, tiny.model, ids, 8), _logits(public, tiny.model, ids, 8))
+
+
+@pytest.mark.usefixtures("served")
+def test_a_kernel_that_computes_something_else_is_not_used(tiny: LoadedModel, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("app.engine.fast.products._kernel", lambda: lambda *_: None)
+    assert not FastStep(tiny.model).direct
+
+
+@pytest.mark.usefixtures("served")
+def test_merging_leaves_the_stock_forward_as_it_was(tmp_path: Path, shared_cache: Path) -> None:
+    model, ids = load(tiny_llama(tmp_path / "m", seed=3), shared_cache).model, torch.arange(9)[None]
+    with torch.no_grad():
+        before = model(ids).logits
+        FastStep(model)
+        assert torch.equal(model(ids).logits, before)
+
+
+def test_experts_and_attention_of_another_kind_stay_with_the_library(
+    tmp_path: Path, tiny: LoadedModel, shared_cache: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    experts = decoding_for(load(tiny_ernie_moe(tmp_path / "moe"), shared_cache).model)
+    assert (experts.step, experts.reason) == (None, "not for models of type ernie4_5_moe")
+    monkeypatch.setattr(tiny.model.config, "_attn_implementation", "eager")
+    assert decoding_for(tiny.model).reason == "not with eager attention"
+
+
+@pytest.mark.usefixtures("served")
+def test_a_step_that_disagrees_gives_way(tiny: LoadedModel, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("app.engine.fast.proof.compare", lambda *_: Agreement(0.5, 0.0))
+    assert (decoding_for(tiny.model).step, decoding_for(tiny.model).reason) == (None, "only 50% agreement")
+
+
+def test_off_by_a_setting(tiny: LoadedModel, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("FADER_FAST_STEP", "0")
+    assert decoding_for(tiny.model, wanted=Settings().fast_step).step is None
+
+
+@pytest.mark.usefixtures("served")
+def test_a_fault_in_the_step_ends_the_run_and_the_next_one_works(
+    engine: Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def failing(*_: Any) -> None:
+        sentence = "the lamp went out"
+        raise ValueError(sentence)
+
+    with monkeypatch.context() as patch:
+        patch.setattr("app.engine.fast.step.FastStep._attend", failing)
+        ended = reply(engine)
+    assert ended.run.status is RunStatus.FAILED
+    assert "the lamp went out" in (ended.run.error or "")
+    assert reply(engine).run.status is RunStatus.DONE
+
+
+@pytest.mark.usefixtures("served")
+def test_a_forward_that_somebody_listens_to_is_called(engine: Engine, tiny: LoadedModel) -> None:
+    seen: list[int] = []
+    hook = tiny.model.register_forward_hook(lambda *_: seen.append(1))
+    told = reply(engine).run.model_fingerprint["decode"]
+    hook.remove()
+    assert told == "library (its forward is watched)"
+    assert len(seen) >= 12
+
+
+@pytest.fixture
+def without(models: OneModel) -> Iterator[Engine]:
+    """The same model in an engine that has the fast step switched off."""
+    made = Engine(models, Settings(prefill_chunk=16, fast_step=False))
+    assert made.load("tiny").finished.wait(60)
+    yield made
+    made.close()
+
+
+def reply(engine: Engine, **requested: Any) -> Any:
+    asked = {"max_new_tokens": 12, "min_new_tokens": 12, "seed": 1} | requested
+    return engine.submit(request_for(requested=asked)).result(60)
+
+
+@pytest.mark.usefixtures("served")
+def test_a_reply_says_what_decoded_it_and_replay_reports_a_change(engine: Engine, without: Engine) -> None:
+    fast, slow = reply(engine, do_sample=True), reply(without, do_sample=True)
+    assert fast.run.model_fingerprint["decode"] == "fast step"
+    assert slow.run.model_fingerprint["decode"] == "library (the fast step is off)"
+    again = engine.submit(replay_of(fast.run)).result(60)
+    assert hold_against(fast.run, None, again).identical
+    elsewhere = without.submit(replay_of(fast.run)).result(60)
+    told = [(d.what, d.then, d.now) for d in hold_against(fast.run, None, elsewhere).differences]
+    assert ("decode", "fast step", "library (the fast step is off)") in told
+
+
+@pytest.mark.usefixtures("served")
+@pytest.mark.parametrize("recorded", ["library (the fast step is off)", None])
+def test_what_the_library_decoded_is_replayed_by_the_library(
+    engine: Engine, without: Engine, recorded: str | None
+) -> None:
+    old = reply(without, do_sample=True, max_new_tokens=60).run
+    if recorded is None:  # from before there was a fast step
+        old = replace(old, model_fingerprint={k: v for k, v in old.model_fingerprint.items() if k != "decode"})
+    replay = hold_against(old, None, engine.submit(replay_of(old)).result(60))
+    assert replay.identical
+    assert "decode" not in {difference.what for difference in replay.differences}
+
+
+@pytest.mark.usefixtures("served")
+@pytest.mark.parametrize(
+    ("requested", "reason"),
+    [
+        ({"num_beams": 2, "do_sample": False}, "beam search"),
+        ({"num_return_sequences": 2, "do_sample": True}, "several replies at once"),
+        ({"guidance_scale": 1.5}, "guidance"),
+        ({"output_hidden_states": True}, "the model's inside was asked for"),
+        ({"cache_implementation": "static"}, "this kind of cache"),
+    ],
+)
+def test_settings_that_need_the_library_get_it(engine: Engine, requested: dict[str, Any], reason: str) -> None:
+    assert reply(engine, **requested).run.model_fingerprint["decode"] == f"library ({reason})"
