@@ -43,7 +43,8 @@ def listening_socket(host: str, port: int) -> socket.socket:
     """A socket bound to ``port`` or the next free one. Raises RefusedInput when there is none or the host is not this machine's."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     for candidate in range(port, min(port + TRIES, 65536)):
-        listener = socket.socket(family, socket.SOCK_STREAM)
+        # Named as TCP, or asyncio leaves Nagle on and every small answer waits 40 ms for the browser's acknowledgement.
+        listener = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
         if sys.platform != "win32":
             listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
