@@ -21,7 +21,7 @@ from app.models.loading import LoadedModel
 from app.models.service import ModelService
 from app.settings import Settings
 from tests.engine.conftest import OneModel, request_for
-from tests.models.tiny import tiny_ernie_moe, tiny_llama
+from tests.models.tiny import tiny_decoder, tiny_ernie_moe, tiny_llama
 
 LLAMA3 = {
     "rope_type": "llama3",
@@ -65,6 +65,36 @@ def test_every_kind_of_llama_agrees_with_its_stock_forward(name: str, tmp_path: 
     found = compare(model, FastStep(model), 64)
     assert found.greedy >= 0.98
     assert found.divergence < 0.01
+
+
+@pytest.mark.usefixtures("served")
+@pytest.mark.parametrize("family", ["Mistral", "Qwen2", "Qwen3", "Ernie4_5"])
+def test_relatives_of_llama_agree_with_their_stock_forward(family: str, tmp_path: Path, shared_cache: Path) -> None:
+    more: dict[str, Any] = {"sliding_window": None} if family == "Mistral" else {}
+    model = load(tiny_decoder(tmp_path / "m", family, **more), shared_cache).model
+    with torch.no_grad():  # make what this family alone has count
+        for parameter, tensor in model.named_parameters():
+            if parameter.endswith(("bias", "q_norm.weight", "k_norm.weight")):
+                tensor.copy_(torch.linspace(0.5, 1.5, tensor.numel()))
+    assert why_not(model) is None
+    found = compare(model, FastStep(model), 64)
+    assert found.greedy >= 0.98
+    assert found.divergence < 0.01
+
+
+@pytest.mark.usefixtures("served")
+def test_the_trial_notices_positions_turned_the_wrong_way(
+    tmp_path: Path, shared_cache: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("app.engine.fast.positions._NEIGHBOURS", ())
+    decoding = decoding_for(load(tiny_decoder(tmp_path / "m", "Ernie4_5"), shared_cache).model)
+    assert decoding.step is None
+    assert "agreement" in (decoding.reason or "")
+
+
+def test_a_sliding_window_stays_with_the_library(tmp_path: Path, shared_cache: Path) -> None:
+    model = load(tiny_decoder(tmp_path / "m", "Mistral", sliding_window=32), shared_cache).model
+    assert decoding_for(model).reason == "not with a sliding window"
 
 
 @pytest.mark.usefixtures("served")

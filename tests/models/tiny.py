@@ -85,6 +85,12 @@ def tiny_llama(
     )
 
 
+def tiny_decoder(path: Path, family: str, *, seed: int = 0, **config: Any) -> Path:
+    """A decoder of another family (the prefix of its config class): 2 layers, width 64, context 512, two key-value heads."""
+    fields = {"num_key_value_heads": 2, "max_position_embeddings": 512, "head_dim": 16} | config
+    return _write(path, _config(f"{family}Config", fields), tiny_tokenizer(), seed)
+
+
 def tiny_t5(path: Path, *, seed: int = 0, **config: Any) -> Path:
     """An encoder-decoder of 2 + 2 layers without a chat template; ``config`` overrides fields of T5Config."""
     tokenizer = tiny_tokenizer(chat_template=None, append_eos=True)

@@ -11,8 +11,9 @@ if TYPE_CHECKING:
 
     from transformers import PreTrainedModel
 
-_FAMILIES = ("llama", "mistral", "qwen2")
-"""Decoders of one plan: RMSNorm, rotated queries and keys, grouped attention, gated SiLU, no scaling factors in between."""
+_FAMILIES = ("llama", "mistral", "qwen2", "qwen3", "ernie4_5")
+"""Decoders of one plan: RMSNorm (qwen3 also of queries and keys), rotary positions, grouped attention, gated SiLU, no scaling factors in
+between."""
 _ROPE = ("default", "linear", "llama3", "yarn")
 """Rotations that depend on the position alone (others also on the length so far)."""
 
@@ -31,7 +32,7 @@ def _against(model: Any) -> Iterator[str]:
         return
     if config.hidden_act != "silu":
         yield f"not with {config.hidden_act}"
-    if getattr(config, "use_sliding_window", config.model_type == "mistral") and config.sliding_window:
+    if getattr(config, "use_sliding_window", True) and getattr(config, "sliding_window", None):
         yield "not with a sliding window"
     if (rope := (config.rope_parameters or {}).get("rope_type", "default")) not in _ROPE:
         yield f"not with {rope} positions"

@@ -12,6 +12,7 @@ import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from app.engine.fast.positions import Positions
 from app.engine.fast.products import Product
 
 if TYPE_CHECKING:
@@ -24,7 +25,8 @@ ROOM = 512
 
 @dataclass(slots=True)
 class _Layer:
-    """One decoder layer: its products, and the weights of its two norms (bfloat16 [width])."""
+    """One decoder layer: its products, the weights of its two norms (bfloat16 [width]), and those of the norms of queries and keys
+    where it has them (bfloat16 [heads + key-value heads, head size])."""
 
     qkv: Product
     output: Product
@@ -32,6 +34,7 @@ class _Layer:
     down: Product
     before: torch.Tensor
     between: torch.Tensor
+    heads: torch.Tensor | None
 
 
 class FastStep:
@@ -50,14 +53,13 @@ class FastStep:
         self.scaling = float(attention.scaling)
         self.eps = float(first.input_layernorm.variance_epsilon)
         self.embedding, self.head = inner.embed_tokens.weight, whole.lm_head
-        self.final, self.rotary = inner.norm.weight.data, inner.rotary_emb
+        self.final = inner.norm.weight.data
+        self.positions = Positions(inner.rotary_emb, model.config.model_type)
         self.layers = [self._layer(layer) for layer in inner.layers]
         direct = [product.go_direct() for product in self._products()]
         self.direct = all(direct)
         self.length = 0
         self._past: torch.Tensor | None = None
-        self._cos: torch.Tensor | None = None
-        self._sin: torch.Tensor | None = None
 
     def _layer(self, layer: Any) -> _Layer:
         attention, mlp = layer.self_attn, layer.mlp
@@ -68,7 +70,16 @@ class FastStep:
             Product([mlp.down_proj]),
             layer.input_layernorm.weight.data,
             layer.post_attention_layernorm.weight.data,
+            self._head_norms(attention),
         )
+
+    def _head_norms(self, attention: Any) -> torch.Tensor | None:
+        import torch
+
+        if not hasattr(attention, "q_norm"):
+            return None
+        query, key = attention.q_norm.weight.data, attention.k_norm.weight.data
+        return torch.cat([query.expand(self.heads, -1), key.expand(self.kv_heads, -1)])
 
     def _products(self) -> list[Product]:
         return [product for layer in self.layers for product in (layer.qkv, layer.output, layer.gate_up, layer.down)]
@@ -88,21 +99,20 @@ class FastStep:
 
     def end(self) -> None:
         """Give the buffers back."""
-        self._past = self._cos = self._sin = None
+        self._past = None
+        self.positions.clear()
         self.length = 0
 
     def _make_room(self, positions: int) -> None:
-        """Buffers for at least so many positions: keys and values [layers, 2, key-value heads, positions, head size], RoPE tables."""
+        """Buffers for at least so many positions: keys and values [layers, 2, key-value heads, positions, head size]."""
         import torch
 
         room = -(-positions // ROOM) * ROOM
         past = torch.empty(len(self.layers), 2, self.kv_heads, room, self.head_dim, dtype=torch.bfloat16)
         if self._past is not None:
             past[:, :, :, : self.length] = self._past[:, :, :, : self.length]
-        cos, sin = self.rotary(past, torch.arange(room)[None])
-        # rotate_half(x) · sin = (x with its halves swapped) · (sin with its first half negated), to the last bit.
-        half = self.head_dim // 2
-        self._past, self._cos, self._sin = past, cos[0], torch.cat([-sin[0, :, :half], sin[0, :, half:]], dim=-1)
+        self._past = past
+        self.positions.make_room(past, room)
 
     def __call__(self, token: int) -> torch.Tensor:
         """The logits after one more token, [1, 1, vocabulary] in the model's dtype."""
@@ -121,15 +131,15 @@ class FastStep:
         import torch
 
         past, at = self._past, self.length
-        assert past is not None and self._cos is not None and self._sin is not None  # noqa: S101, PT018
+        assert past is not None  # noqa: S101
         self.length = at + 1
-        cos, sin = self._cos[at], self._sin[at]
+        tables = self.positions.at(at)
         slots = past[:, :, :, at].unbind(0)
         keys, values = past[:, 0, None, :, : at + 1].unbind(0), past[:, 1, None, :, : at + 1].unbind(0)
         silu = torch.nn.functional.silu
         for layer, slot, key, value in zip(self.layers, slots, keys, values, strict=True):
             self._norm(hidden, layer.before, layer.qkv.source)
-            self._attend(layer, cos, sin, slot, key, value)
+            self._attend(layer, tables, slot, key, value)
             hidden += layer.output()
             self._norm(hidden, layer.between, layer.gate_up.source)
             gate, up = layer.gate_up().chunk(2)
@@ -145,11 +155,15 @@ class FastStep:
         mean = torch.dot(exact, exact).item() / exact.shape[0]
         torch.mul((exact * (1 / math.sqrt(mean + self.eps))).bfloat16(), weight, out=out)
 
+    def _norm_heads(self, heads: torch.Tensor) -> torch.Tensor:
+        """RMSNorm of each of [heads, head size], without its weight."""
+        exact = heads.float()
+        return (exact * (exact.square().mean(-1, keepdim=True) + self.eps).rsqrt()).bfloat16()
+
     def _attend(
         self,
         layer: _Layer,
-        cos: torch.Tensor,
-        sin: torch.Tensor,
+        tables: tuple[torch.Tensor, torch.Tensor],
         slot: torch.Tensor,
         key: torch.Tensor,
         value: torch.Tensor,
@@ -162,7 +176,9 @@ class FastStep:
 
         qkv, heads, shared = layer.qkv().view(-1, self.head_dim), self.heads, self.kv_heads
         turned = qkv[: heads + shared]
-        turned.copy_(turned * cos + turned.roll(self.head_dim // 2, -1) * sin)
+        if layer.heads is not None:
+            turned.copy_(self._norm_heads(turned) * layer.heads)
+        turned.copy_(self.positions.turn(turned, tables))
         slot.copy_(qkv[heads:].view(2, shared, self.head_dim))
         query = qkv[:heads].view(1, shared, heads // shared, self.head_dim)
         mixed = torch.nn.functional.scaled_dot_product_attention(query, key, value, scale=self.scaling)
