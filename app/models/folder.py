@@ -83,7 +83,7 @@ def tensor_headers(file: Path) -> Iterator[TensorHeader]:
     """The tensors that a safetensors file lists.
 
     Format: 8 bytes little-endian length, a JSON object name -> {dtype, shape, data_offsets}, then the data
-    (https://huggingface.co/docs/safetensors). Raises ModelDamaged when the file is shorter or longer than its header says,
+    (the safetensors format description). Raises ModelDamaged when the file is shorter or longer than its header says,
     UnsupportedModel when it was written by Paddle.
     """
     header, start = _safetensors_header(file)
