@@ -82,12 +82,12 @@ def tenth_turn(engine: Engine, rounds: int) -> Figure:
         return measured
 
     def kept() -> float:
-        engine._blocks.clear()  # noqa: SLF001  (a benchmark may empty the cache that it measures)
+        engine.held.blocks.clear()
         reply(engine, messages[:-2], exactly(2))
         return first_token()
 
     def fresh() -> float:
-        engine._blocks.clear()  # noqa: SLF001
+        engine.held.blocks.clear()
         return first_token()
 
     ours, theirs = alternate(kept, fresh, rounds)

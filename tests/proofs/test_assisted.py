@@ -38,7 +38,7 @@ def with_draft(draft_lab: Lab) -> Iterator[Callable[[str], LoadedModel]]:
         job = draft_lab.engine.load_draft(name)
         assert job.finished.wait(60)
         assert job.error is None
-        shelf: Any = draft_lab.engine._models
+        shelf: Any = draft_lab.engine.held.models
         loaded: LoadedModel = shelf.models[name]
         return loaded
 

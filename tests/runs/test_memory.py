@@ -32,7 +32,7 @@ def test_kept_prompts_stay_below_their_bound_and_the_latest_is_still_reused(fade
     chat = Chat(open_store(fader_home), Engine(models, settings), settings)
     try:
         assert chat.engine.load("tiny").finished.wait(60)
-        cache, most = chat.engine._blocks, 0
+        cache, most = chat.engine.held.blocks, 0
         for number in range(12):
             started = chat.send(f"{number} " + "word " * 150, requested={"max_new_tokens": 2, "seed": 1})
             assert started.run.result(60).run.error is None

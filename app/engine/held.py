@@ -1,0 +1,202 @@
+"""The model in memory, with what belongs to it: its prefix cache, its draft, its desk. Only the engine's thread changes it.
+
+Loading is safe: another model takes the place only once it is ready, and a load that fails or is stopped leaves the previous one in use.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Protocol, TypeAlias
+
+from app.engine.beside import Beside
+from app.engine.desk import Desk
+from app.engine.prefix_cache import PrefixCache
+from app.errors import Cancelled, FaderError, NoModel
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from threading import Event
+
+    from app.models.facts import ModelFacts
+    from app.models.loading import LoadedModel
+    from app.settings import Settings
+
+MESSAGE_NO_MODEL = "No model is loaded. Choose one under “Models”, or start Fader with --model."
+
+Report: TypeAlias = "Callable[[str, int, int], None]"
+"""Told while a model loads: what is being done, and how many of how many steps are behind."""
+
+
+class Models(Protocol):
+    """Loads and frees models; ``app.models`` fulfils it."""
+
+    def load(self, name: str, *, progress: Report, cancelled: Event) -> LoadedModel:
+        """Load by name. Raises ModelError or Cancelled."""
+
+    def unload(self, loaded: LoadedModel) -> None:
+        """Give the memory back."""
+
+
+@dataclass(frozen=True, slots=True)
+class ModelStatus:
+    """What the page shows about the model. ``state``: none, loading, ready or failed; after a failed load ``facts`` is the
+    previous model's when that is still usable. ``done`` of ``total`` steps while loading."""
+
+    state: str
+    name: str | None = None
+    facts: ModelFacts | None = None
+    detail: str = ""
+    done: int = 0
+    total: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Resting:
+    """What was freed after a pause and comes back when it is wanted."""
+
+    name: str
+    draft: str | None
+
+
+class HeldModel:
+    """``loaded``, ``desk`` and ``status`` may be read by any thread; the rest belongs to the engine's."""
+
+    def __init__(self, models: Models, settings: Settings) -> None:
+        self.models = models
+        self.blocks: PrefixCache = PrefixCache(settings.prefill_chunk, settings.prefix_cache_mb * 2**20)
+        self.beside = Beside()
+        self.loaded: LoadedModel | None = None
+        self.desk: Desk | None = None
+        self.status = ModelStatus("none")
+        self._resting: Resting | None = None
+        self._fast_step = settings.fast_step
+
+    def missing(self, wanted: str | None) -> str | None:
+        """The name of the model that must be loaded before ``wanted`` (None: whichever there is) can be computed with."""
+        if self.loaded is None:
+            return wanted or (self._resting.name if self._resting else None)
+        return wanted if wanted != self.status.name else None
+
+    def ready(self, wanted: str | None, cancelled: Event, report: Report | None = None) -> LoadedModel:
+        """The model, loaded first if need be. Raises NoModel, ModelError or Cancelled."""
+        if name := self.missing(wanted):
+            resting = self._resting
+            self.put(name, cancelled, report)
+            if resting and resting.draft and resting.name == name:
+                self.put_draft(resting.draft, cancelled)
+        if self.loaded is None:
+            raise NoModel(self.status.detail or MESSAGE_NO_MODEL)
+        return self.loaded
+
+    def put(self, name: str, cancelled: Event, report: Report | None = None) -> None:
+        """Load ``name`` beside the previous model and put it in its place; on failure the previous one stays."""
+        previous = self.status
+        self.status = ModelStatus("loading", name, previous.facts if self.loaded else None, f"Loading {name}")
+        try:
+            fresh = self.models.load(name, progress=self._telling(report), cancelled=cancelled)
+        except Cancelled:
+            self.status = previous
+            raise
+        except FaderError as error:
+            self.status = self._after_failure(previous, str(error))
+            raise
+        except Exception as error:
+            sentence = f"{name} could not be loaded: {type(error).__name__}: {error}"
+            self.status = self._after_failure(previous, sentence)
+            raise NoModel(sentence) from error
+        self._take(name, fresh)
+
+    def _telling(self, report: Report | None) -> Report:
+        def progress(what: str, done: int, total: int) -> None:
+            self.status = replace(self.status, detail=what, done=done, total=total)
+            if report:
+                report(what, done, total)
+
+        return progress
+
+    def _take(self, name: str, fresh: LoadedModel) -> None:
+        from app.engine.fast.proof import decoding_for
+
+        self.status = replace(self.status, detail="Trying the fast step")
+        decoding = decoding_for(fresh.model, wanted=self._fast_step)
+        _forget_own_settings(fresh)
+        self._exchange(fresh)
+        self.beside.decoding = decoding
+        self.status = ModelStatus("ready", name, fresh.facts)
+
+    def _exchange(self, fresh: LoadedModel | None) -> None:
+        """Put ``fresh`` in the place of the model, and free that with all that belonged to it."""
+        self.free_draft()
+        self.blocks.clear()
+        self.beside.clear()
+        leaving, self.loaded = self.loaded, fresh
+        self.desk = Desk(fresh.tokenizer, fresh.facts) if fresh else None
+        self._resting = None
+        if leaving is not None:
+            self.models.unload(leaving)
+
+    def _after_failure(self, previous: ModelStatus, sentence: str) -> ModelStatus:
+        if self.loaded is None:
+            return ModelStatus("failed", None, None, sentence)
+        return ModelStatus("ready", previous.name, self.loaded.facts, f"{sentence} The previous model is still in use.")
+
+    def put_draft(self, name: str, cancelled: Event) -> None:
+        """Free the draft and load this one beside the model, which stays ready whatever happens. Raises ModelError or Cancelled."""
+        if self.loaded is None:
+            raise NoModel("Load a model first; a draft model only helps another one.")
+        from app.engine.assisted import pair
+
+        self.free_draft()
+        ready = self.status
+
+        def progress(what: str, done: int, total: int) -> None:
+            self.status = replace(ready, detail=f"Draft model: {what}", done=done, total=total)
+
+        try:
+            fresh = self.models.load(name, progress=progress, cancelled=cancelled)
+            try:
+                self.beside.draft = pair(self.loaded, fresh, name)
+            except FaderError:
+                self.models.unload(fresh)
+                raise
+        finally:
+            self.status = ready
+            self._tell_draft()
+
+    def free_draft(self) -> None:
+        """Free the draft, if there is one."""
+        if self.beside.draft is not None:
+            draft, self.beside.draft = self.beside.draft, None
+            self.models.unload(draft.loaded)
+            self._tell_draft()
+
+    def _tell_draft(self) -> None:
+        """The facts say which draft stands beside the model."""
+        from app.engine.assisted import facts_with
+
+        if self.loaded is not None:
+            self.loaded.facts = facts_with(self.loaded.facts, self.beside.draft)
+            self.desk = Desk(self.loaded.tokenizer, self.loaded.facts)
+            self.status = replace(self.status, facts=self.loaded.facts)
+
+    def rest(self) -> None:
+        """Nothing was asked for a long time: free the model, and load it again when it is wanted."""
+        name, draft = self.status.name, self.beside.draft
+        self.free()
+        if name:
+            self._resting = Resting(name, draft.name if draft else None)
+            detail = f"{name} was unloaded after a pause; it loads again with your next message."
+            self.status = ModelStatus("none", detail=detail)
+
+    def free(self) -> None:
+        """Give back the memory of the model, its draft and its prefix cache."""
+        self._exchange(None)
+        self.status = ModelStatus("none")
+
+
+def _forget_own_settings(loaded: LoadedModel) -> None:
+    """Empty the model's own generation config: its values come in through the resolution (``facts.generation_defaults``), where
+    they are shown and can be switched off; generate would fill every "off" that is None from here."""
+    from transformers import GenerationConfig
+
+    loaded.model.generation_config = GenerationConfig()
