@@ -25,6 +25,8 @@ def why_not(model: PreTrainedModel) -> str | None:
 
 def _against(model: Any) -> Iterator[str]:
     config = model.config
+    if (processes := getattr(model, "tp_size", None) or 1) > 1:
+        yield f"not for a model spread over {processes} processes"
     if model.device.type != "cpu":
         yield f"not for {model.device.type}"
     if config.model_type not in _FAMILIES:
