@@ -9,7 +9,8 @@ FaderError
 │   ├── ModelDamaged        files are missing, truncated or don't match their checksum
 │   ├── UnsupportedModel    an architecture or format that Fader can't run
 │   ├── OutOfMemory         the machine's or the card's memory does not suffice
-│   └── NoModel             a message was sent while no model is loaded
+│   ├── NoModel             a message was sent while no model is loaded
+│   └── ProcessLost         one of the processes over which a model is spread has ended
 ├── StoreError              the conversations could not be read or written
 │   ├── NewerDatabase       written by a later Fader; left untouched
 │   ├── DamagedDatabase     SQLite can't read the file
@@ -66,6 +67,10 @@ class OutOfMemory(ModelError):
 
 class NoModel(ModelError):
     """No model is loaded."""
+
+
+class ProcessLost(ModelError):
+    """One of the processes over which a model is spread has ended; it can't compute until it is loaded again."""
 
 
 class StoreError(FaderError):

@@ -23,6 +23,8 @@ def compiling(model: Any, config: GenerationConfig) -> Iterator[None]:
     check_backend(config)
 
     def wanted(kwargs: dict[str, Any], settings: GenerationConfig) -> bool:
+        if (getattr(model, "tp_size", None) or 1) > 1:
+            return False  # each forward is told to the other processes, which nothing compiled can do
         return bool(stock(kwargs, settings)) or _asked_for_4bit(model, kwargs.get("cache"), settings)
 
     model._valid_auto_compile_criteria = wanted  # noqa: SLF001

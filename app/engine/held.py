@@ -179,14 +179,19 @@ class HeldModel:
             self.desk = Desk(self.loaded.tokenizer, self.loaded.facts)
             self.status = replace(self.status, facts=self.loaded.facts)
 
-    def rest(self) -> None:
-        """Nothing was asked for a long time: free the model, and load it again when it is wanted."""
+    def rest(self, why: str = "") -> None:
+        """Nothing was asked for a long time (or ``why``): free the model, and load it again when it is wanted."""
         name, draft = self.status.name, self.beside.draft
         self.free()
         if name:
             self._resting = Resting(name, draft.name if draft else None)
-            detail = f"{name} was unloaded after a pause; it loads again with your next message."
-            self.status = ModelStatus("none", detail=detail)
+            pause = f"{name} was unloaded after a pause; it loads again with your next message."
+            self.status = ModelStatus("none", detail=why or pause)
+
+    def notice_loss(self) -> None:
+        """Let a model rest that can't compute any more, because a process over which it was spread has ended."""
+        if self.loaded is not None and (why := self.loaded.lost()):
+            self.rest(why)
 
     def free(self) -> None:
         """Give back the memory of the model, its draft and its prefix cache."""

@@ -13,7 +13,8 @@ class ModelFacts:
     """A loaded model's limits and abilities; the parameter table's predicates and the page read them.
 
     ``generation_defaults`` are the non-null fields of the model's own generation_config.json. ``fingerprint`` identifies weights
-    and environment: name, revision or sha256, quantization, library versions.
+    and environment: name, revision or sha256, quantization, library versions. ``processes``: over how many the model is spread
+    (tensor parallelism).
     """
 
     name: str
@@ -35,6 +36,7 @@ class ModelFacts:
     draft_model: str | None = None
     draft_shares_tokenizer: bool = True
     num_experts: int = 0
+    processes: int = 1
     eos_token_ids: tuple[int, ...] = ()
     generation_defaults: Mapping[str, Json] = EMPTY
     fingerprint: Mapping[str, Json] = EMPTY

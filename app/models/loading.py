@@ -15,7 +15,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from threading import Event
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from app.errors import ModelDamaged
 from app.models.catalogue import resolve
@@ -37,14 +37,26 @@ if TYPE_CHECKING:
 _NAMED = 3
 
 
+def _never() -> None:
+    """A model in this process is never lost."""
+
+
 @dataclass(eq=False, slots=True)
 class LoadedModel:
-    """A model ready to answer, in evaluation mode. Give it to ``unload`` when it is no longer used."""
+    """A model ready to answer, in evaluation mode. Give it to ``unload`` when it is no longer used.
+
+    ``lost`` gives the reason why it can't compute any more: a process over which it was spread has ended.
+    """
 
     model: PreTrainedModel
     tokenizer: PreTrainedTokenizerBase
     facts: ModelFacts
     report: LoadReport
+    lost: Callable[[], str | None] = _never
+
+
+Opener: TypeAlias = "Callable[[Path, LoadOptions, Watch], PreTrainedModel]"
+"""Another way to open a folder that needs no quantizing: over several processes."""
 
 
 def load_model(
@@ -54,6 +66,7 @@ def load_model(
     progress: Callable[[str, int, int], None] | None = None,
     cancelled: Event | None = None,
     options: LoadOptions | None = None,
+    opener: Opener | None = None,
 ) -> LoadedModel:
     """Load ``name`` (builtin, hub id, folder or GGUF file). Only one load may run at a time in a process.
 
@@ -65,7 +78,7 @@ def load_model(
     source = resolve(name)
     with translated(source.label):
         with listening() as heard, PeakMemory() as peak:
-            checkpoint, model, tokenizer = _ready(source, settings, options, watch)
+            checkpoint, model, tokenizer = _ready(source, settings, options, watch, opener)
         weights = weigh(model)
         for warning in (*checkpoint.notices, *_doubts(tokenizer, weights.plain, options)):
             hear(heard, warning)
@@ -74,11 +87,11 @@ def load_model(
 
 
 def _ready(
-    source: Source, settings: Settings, options: LoadOptions, watch: Watch
+    source: Source, settings: Settings, options: LoadOptions, watch: Watch, opener: Opener | None
 ) -> tuple[Checkpoint, PreTrainedModel, PreTrainedTokenizerBase]:
     """What takes long and can fail, in a frame of its own: an error lets go of what it holds."""
     checkpoint = checkpoint_for(source, settings, options, watch)
-    model, tokenizer = _open(checkpoint, options, watch)
+    model, tokenizer = _open(checkpoint, options, watch, opener)
     watch.step("Warming up")
     warm_up(model)
     prefill_densely(model)
@@ -131,7 +144,7 @@ def _watch(progress: Callable[[str, int, int], None] | None, cancelled: Event | 
 
 
 def _open(
-    checkpoint: Checkpoint, options: LoadOptions, watch: Watch
+    checkpoint: Checkpoint, options: LoadOptions, watch: Watch, opener: Opener | None
 ) -> tuple[PreTrainedModel, PreTrainedTokenizerBase]:
     from transformers import AutoTokenizer
 
@@ -143,7 +156,10 @@ def _open(
     except Exception as cause:
         raise ModelDamaged(f"The tokenizer in {checkpoint.folder} can't be read: {cause}") from cause
     with watch.follow("Loading the weights"):
-        model = open_model(checkpoint.folder, options, quantize=checkpoint.quantize_while_loading)
+        if opener:
+            model = opener(checkpoint.folder, options, watch)
+        else:
+            model = open_model(checkpoint.folder, options, quantize=checkpoint.quantize_while_loading)
     return model, tokenizer
 
 

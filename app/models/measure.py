@@ -67,8 +67,9 @@ def weigh(model: nn.Module) -> Weights:
 
 
 def _tensors(model: nn.Module) -> Iterator[tuple[str, torch.Tensor]]:
-    yield from model.named_parameters()
-    yield from model.named_buffers()
+    for name, tensor in (*model.named_parameters(), *model.named_buffers()):
+        part: Any = getattr(tensor, "to_local", None)  # this process's part, where a model is spread over several
+        yield name, part() if part else tensor
 
 
 def _scales(tensor: torch.Tensor) -> Iterator[torch.Tensor]:

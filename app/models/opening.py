@@ -54,8 +54,10 @@ def has_experts(config: Any) -> bool:
     return any(fields.get(name) for name in EXPERT_FIELDS)
 
 
-def open_model(folder: Path, options: LoadOptions, *, quantize: bool) -> PreTrainedModel:
+def open_model(folder: Path, options: LoadOptions, *, quantize: bool, processes: int = 1) -> PreTrainedModel:
     """Load a folder; ``quantize`` puts 16-bit weights into 4 bits while they stream in (leave it off for a 4-bit checkpoint).
+
+    With several ``processes``, which must have joined and all be here, this one's part under the library's tensor-parallel plan.
 
     Raises ModelDamaged when weights are missing or have other shapes than config.json says, and whatever transformers raises.
     """
@@ -72,11 +74,11 @@ def open_model(folder: Path, options: LoadOptions, *, quantize: bool) -> PreTrai
     loaded: Any = auto.from_pretrained(
         folder,
         dtype=getattr(torch, options.quantization.compute_dtype),
-        device_map=_device_map(options),
         attn_implementation=options.attention,
         local_files_only=True,
         trust_remote_code=False,
         output_loading_info=True,
+        **_placement(options, processes),
         **extra,
     )
     model, info = loaded
@@ -84,6 +86,15 @@ def open_model(folder: Path, options: LoadOptions, *, quantize: bool) -> PreTrai
     _spare_odd_shapes(model)
     evaluated: PreTrainedModel = model.eval()
     return evaluated
+
+
+def _placement(options: LoadOptions, processes: int) -> dict[str, Any]:
+    """Where the weights go: shared out among processes, or by a device map."""
+    if processes == 1:
+        return {"device_map": _device_map(options)}
+    from transformers.distributed.configuration_utils import DistributedConfig
+
+    return {"distributed_config": DistributedConfig(tp_plan="auto", tp_size=processes)}
 
 
 def _device_map(options: LoadOptions) -> str | dict[str, str]:

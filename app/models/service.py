@@ -18,21 +18,26 @@ class ModelService:
     """Loads by name (built-in, hub id, folder or GGUF file) into memory that ``unload`` gives back."""
 
     def __init__(self, settings: Settings) -> None:
+        from app.distributed.spread import Spread
+
         self._settings = settings
+        self._spread = Spread(settings.tensor_parallel) if settings.tensor_parallel > 1 else None
 
     def load(
         self, name: str, *, progress: Callable[[str, int, int], None] | None = None, cancelled: Event | None = None
     ) -> LoadedModel:
-        """Load a model. Raises ModelError or Cancelled."""
+        """Load a model. Raises ModelError or Cancelled, and RefusedInput for one that can't be spread as the settings say."""
         from app.models.loading import load_model
 
-        return load_model(name, self._settings, progress=progress, cancelled=cancelled)
+        load = self._spread.load if self._spread else load_model
+        return load(name, self._settings, progress=progress, cancelled=cancelled)
 
     def unload(self, loaded: LoadedModel) -> None:
         """Give the memory back; the object is unusable afterwards."""
         from app.models.loading import unload
 
-        unload(loaded)
+        free = self._spread.unload if self._spread else unload
+        free(loaded)
 
     def prepare(self, name: str, *, progress: Callable[[str, int, int], None] | None = None) -> dict[str, Json]:
         """Make the prepared checkpoint unless a valid one is there."""

@@ -151,6 +151,8 @@ def cache_possible(values: Values, facts: ModelFacts) -> str | None:
 def _cache_kind_possible(kind: str, facts: ModelFacts) -> str | None:
     if kind.startswith("offloaded") and not facts.device.startswith(("cuda", "xpu")):
         return "an offloaded cache moves layers between a graphics card and main memory, and this model runs on the CPU"
+    if kind.startswith("offloaded") and (reason := one_process({}, facts)):
+        return reason
     if kind in STATIC_CACHES and not facts.supports_static_cache:
         return f"{facts.architecture or 'this model'} can't use a static cache"
     if kind == "quantized":
@@ -173,13 +175,24 @@ def _installed(name: str) -> bool:
         return False
 
 
-def mtp(_values: Values, facts: ModelFacts) -> str | None:
+def mtp(values: Values, facts: ModelFacts) -> str | None:
     """Multi-token prediction."""
+    if reason := one_process(values, facts):
+        return reason
     return None if facts.has_mtp_layers else "this model has no multi-token-prediction layers"
 
 
-def early_exit(_values: Values, facts: ModelFacts) -> str | None:
+def one_process(_values: Values, facts: ModelFacts) -> str | None:
+    """For what needs the whole model at hand."""
+    if facts.processes == 1:
+        return None
+    return f"the model is spread over {facts.processes} processes, and each has a part of every layer only"
+
+
+def early_exit(values: Values, facts: ModelFacts) -> str | None:
     """Self-speculation with the lower layers."""
+    if reason := one_process(values, facts):
+        return reason
     if facts.supports_early_exit:
         return None
     return "this model was not trained so that its lower layers can answer (early exit)"
@@ -192,8 +205,10 @@ def dflash(_values: Values, facts: ModelFacts) -> str | None:
     return "it needs a model with a matching DFlash draft model loaded beside it"
 
 
-def eager_attention(_values: Values, facts: ModelFacts) -> str | None:
+def eager_attention(values: Values, facts: ModelFacts) -> str | None:
     """Attention weights exist only where they are computed one by one."""
+    if reason := one_process(values, facts):
+        return reason
     if facts.attention == "eager":
         return None
     return f"the model was loaded with {facts.attention} attention, which never forms the weights; load it with eager"
@@ -230,7 +245,7 @@ def max_length_counts(values: Values, _facts: ModelFacts) -> str | None:
 
 def compilable(values: Values, facts: ModelFacts) -> str | None:
     """What decides whether the forward pass is compiled at all."""
-    if reason := static_cache(values, facts):
+    if reason := static_cache(values, facts) or one_process(values, facts):
         return reason
     if values["disable_compile"]:
         return "compilation is switched off (disable_compile)"
