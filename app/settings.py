@@ -25,6 +25,16 @@ class Settings(BaseSettings):
     flush_seconds: float = Field(default=0.5, gt=0, le=0.5)
     prefill_chunk: int = Field(default=128, ge=16, le=4096)
     prefix_cache_mb: int = Field(default=512, ge=0)
+    tensor_parallel: int = Field(
+        default=1,
+        ge=1,
+        le=64,
+        description="Spread the model over so many processes, one graphics card each if there are cards.",
+    )
+    read_ahead: bool = Field(
+        default=True,
+        description="While there is nothing else to do, read a finished reply, so that the next begins sooner.",
+    )
     fast_step: bool = Field(
         default=True, description="Decode by Fader's own single-token step where it serves the model."
     )
