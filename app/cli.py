@@ -39,6 +39,18 @@ AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON document.")
 ModelName = Annotated[str | None, typer.Option("--model", help="builtin, a hub id, a local folder or a GGUF file.")]
 
 
+TensorParallel = Annotated[
+    int | None,
+    typer.Option(
+        "--tensor-parallel",
+        min=1,
+        max=64,
+        metavar="N",
+        help="Spread the model over N processes, in 16 bits; one graphics card each where there are cards.",
+    ),
+]
+
+
 # -- parts ---------------------------------------------------------------------------------------------------------------
 
 
@@ -57,6 +69,12 @@ def make_models(settings: Settings) -> ModelService:
     from app.models.service import ModelService
 
     return ModelService(settings)
+
+
+def settings_with(**chosen: Json) -> Settings:
+    """The settings, with what the command line says otherwise."""
+    given = {name: value for name, value in chosen.items() if value is not None}
+    return Settings.model_validate({**Settings().model_dump(), **given})
 
 
 @contextmanager
@@ -86,12 +104,16 @@ def run(
     ] = None,
     no_browser: Annotated[bool, typer.Option("--no-browser", help="Don't open a browser.")] = False,
     model: ModelName = None,
+    tensor_parallel: TensorParallel = None,
 ) -> None:
     """Start the page and load the model behind it."""
+    from app.distributed.follower import follow_torchrun
     from ui.serve import serve
 
-    chosen = {name: value for name, value in (("host", host), ("port", port), ("model", model)) if value is not None}
-    settings = Settings.model_validate({**Settings().model_dump(), **chosen})
+    settings = settings_with(host=host, port=port, model=model, tensor_parallel=tensor_parallel)
+    with exit_codes():
+        if follow_torchrun(settings.tensor_parallel):
+            return
     with exit_codes(), chat_of(settings) as chat:
         chat.engine.load(settings.model)
         serve(chat, settings, open_browser=not no_browser)
@@ -111,6 +133,7 @@ def ask(
         int | None, typer.Option(min=0, help="Decides all random choices; drawn and recorded if not given.")
     ] = None,
     parameter: Annotated[list[str] | None, typer.Option("-p", help="name=value, value as JSON or plain text.")] = None,
+    tensor_parallel: TensorParallel = None,
     as_json: AsJson = False,
 ) -> None:
     """Send one message and print the reply."""
@@ -121,7 +144,7 @@ def ask(
         requested: dict[str, Json] = dict(parse_assignment(text) for text in parameter or ())
         if seed is not None:
             requested["seed"] = seed
-        with chat_of(Settings()) as chat:
+        with chat_of(settings_with(tensor_parallel=tensor_parallel)) as chat:
             if draft:
                 chat.engine.load(model or chat.settings.model)
                 chat.engine.load_draft(draft)
@@ -297,12 +320,17 @@ def models_estimate(name: Annotated[str, typer.Argument()] = "builtin", *, as_js
 
 
 @models_app.command("load")
-def models_load(name: Annotated[str, typer.Argument()] = "builtin", *, as_json: AsJson = False) -> None:
+def models_load(
+    name: Annotated[str, typer.Argument()] = "builtin",
+    *,
+    tensor_parallel: TensorParallel = None,
+    as_json: AsJson = False,
+) -> None:
     """Load a model, report what it really is, and free it again."""
     from app.commands.listing import load_report
 
     with exit_codes(), _steps() as steps:
-        report = make_models(Settings()).measure(name, progress=steps)
+        report = make_models(settings_with(tensor_parallel=tensor_parallel)).measure(name, progress=steps)
         steps.close()
         if as_json:
             print_json(report)

@@ -11,6 +11,26 @@ from pathlib import Path
 from threading import Thread
 
 from app.distributed.members import READY
+from app.errors import ModelError
+
+
+def follow_torchrun(size: int) -> bool:
+    """Under torchrun, every process but the first follows until the end, and this says True; else nothing happens.
+
+    Raises RefusedInput when torchrun started another number of processes than ``size``, ModelError when the first one is gone.
+    """
+    from app.distributed.joining import join_torchrun, torchrun_rank
+    from app.models.quiet import listening
+
+    if not torchrun_rank():
+        return False
+    with listening():
+        join_torchrun(size)
+        try:
+            follow()
+        except RuntimeError as error:
+            raise ModelError(f"The first process is gone, so this one ends: {error}") from error
+    return True
 
 
 def follow() -> None:

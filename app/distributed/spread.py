@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 from contextlib import suppress
 from dataclasses import replace
 from datetime import timedelta
@@ -98,7 +99,9 @@ class Spread:
         from app.distributed.group import Group
 
         join_torchrun(self._size)
-        return Group(Channel())
+        group = Group(Channel())
+        atexit.register(group.close)
+        return group
 
     def _together(self, group: Group, number: int, folder: Path, options: LoadOptions) -> PreTrainedModel:
         """Load here and in the others at the same time; a load that fails anywhere is undone everywhere."""
@@ -134,6 +137,7 @@ class Spread:
                 self._group.tell(Close(number))
 
     def _end_if_unused(self) -> None:
-        if self._group is not None and (self._group.lost or not self._open):
+        """Processes that were started here end with the last model; those of torchrun can't be started again, and stay."""
+        if self._group is not None and self._group.pids and (self._group.lost or not self._open):
             self._group.close()
             self._group, self._open = None, {}
