@@ -7,6 +7,7 @@ import { shown } from "../page/state.js";
 import { branch, goOn } from "./branches.js";
 import { card } from "./card.js";
 import { compare } from "./compare.js";
+import { experts } from "./experts.js";
 import { inside } from "./inside.js";
 import { replay } from "./replay.js";
 import { report } from "./report.js";
@@ -44,7 +45,7 @@ function attach() {
 function build() {
   const text = state.opened.text = tokenText(state.opened.view, { branch, goOn });
   const panel = state.opened.panel = el("div", { class: "panel", hidden: true });
-  const toggles = [["What mattered", report], ["What if", sliders], ["Replay", replay], ["Inside", inside]].map(([name, fill]) => {
+  const toggles = [["What mattered", report], ["What if", sliders], ["Replay", replay], ["Inside", inside], ["Experts", experts]].map(([name, fill]) => {
     const button = el("button", { type: "button", class: "small", "aria-expanded": "false", onclick: () => turn(button, fill) }, name);
     return button;
   });
@@ -63,6 +64,8 @@ function turn(button, fill) {
   const was = button.getAttribute("aria-expanded") === "true";
   for (const other of state.opened.node.querySelectorAll("header [aria-expanded]")) other.setAttribute("aria-expanded", "false");
   state.opened.text.predict(null);
+  state.opened.text.highlight(null);
+  state.opened.text.onchoose = null;
   state.opened.panel.replaceChildren();
   state.opened.panel.hidden = was;
   if (was) return;

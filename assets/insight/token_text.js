@@ -5,7 +5,8 @@ import { plotOf } from "./plot.js";
 import { SCALES, step } from "./scales.js";
 import { escaped } from "./words.js";
 
-/** A view of tokens: `node` to show, `colour(mode)`, `predict(answer)`, `go(index)`. `act` has what a click may do, if anything. */
+/** A view of tokens: `node` to show, `colour(mode)`, `predict(answer)`, `highlight(set)`, `go(index)`; `onchoose(index)` is told of a click or a step
+    with the keys. `act` has what a click may do, if anything. */
 export function tokenText(view, act = null) {
   const special = new Set(view.special);
   const count = view.ids.length;
@@ -18,6 +19,7 @@ export function tokenText(view, act = null) {
   const traced = view.from;
   let mode = "raw";
   let prediction = null;
+  let marked = null;
   let current = -1;
 
   const legend = el("div", { class: "legend", "aria-hidden": "true" });
@@ -26,6 +28,7 @@ export function tokenText(view, act = null) {
     const t = i - traced;
     if (special.has(view.ids[i])) names.push("special");
     names.push(t < 0 || !view.raw ? "untraced" : `s${step(mode, view[mode][t])}`);
+    if (marked?.has(i)) names.push("marked");
     if (prediction && t >= 0) {
       const choice = prediction.choice[t];
       if (choice < 0) names.push("unknown");
@@ -64,7 +67,7 @@ export function tokenText(view, act = null) {
   list.addEventListener("pointerleave", () => card.leave());
   list.addEventListener("focusin", (event) => { const i = indexOf(event); if (i >= 0) { go(i, false); if (!card.pinned || card.index !== i) show(i, false); } });
   list.addEventListener("focusout", () => card.leave());
-  list.addEventListener("click", (event) => { const i = indexOf(event); if (i >= 0) show(i, true); });
+  list.addEventListener("click", (event) => { const i = indexOf(event); if (i >= 0) { show(i, true); self.onchoose?.(i); } });
   list.addEventListener("scroll", () => { if (!card.holds()) card.hide(); }, { passive: true });
   list.addEventListener("keydown", (event) => {
     const i = indexOf(event);
@@ -79,7 +82,10 @@ export function tokenText(view, act = null) {
       return at;
     };
     const to = { ArrowRight: i + 1, ArrowLeft: i - 1, Home: 0, End: count - 1, ArrowDown: 0, ArrowUp: 0 }[event.key];
-    if (to !== undefined) go(event.key === "ArrowDown" ? line(1) : event.key === "ArrowUp" ? line(-1) : to);
+    if (to !== undefined) {
+      go(event.key === "ArrowDown" ? line(1) : event.key === "ArrowUp" ? line(-1) : to);
+      self.onchoose?.(current);
+    }
     else if (event.key === "Enter" || event.key === " ") { show(i, true); card.enter(); }
     else if (event.key === "Escape" && card.open) card.hide();
     else return;
@@ -88,7 +94,8 @@ export function tokenText(view, act = null) {
   });
 
   const self = {
-    view, act, list, legend, plot, colour, go,
+    view, act, list, legend, plot, colour, go, onchoose: null,
+    highlight(set) { if (marked !== set) { marked = set; paint(); } },
     get prediction() { return prediction; },
     predict(answer) { prediction = answer; paint(); plot?.parts(answer?.first_change ?? null); if (card.open && card.owner === self) card.fill(); },
   };

@@ -16,7 +16,7 @@ from app.models.loading import LoadedModel, load_model
 from app.models.options import LoadOptions, Quantization
 from app.settings import Settings
 from storage import open_store
-from tests.models.tiny import tiny_llama
+from tests.models.tiny import tiny_ernie_moe, tiny_llama
 from ui.serve import serve
 
 TALKS = 7
@@ -32,12 +32,12 @@ ASKED: dict[str, Json] = {
 
 
 class Tiny:
-    """``Models`` that loads one tiny model, written where the test says or anew."""
+    """``Models`` that loads one tiny model, written where the test says or anew; TINY_FAMILY=ernie makes it a mixture of experts."""
 
     def load(self, name: str, *, progress: Callable[[str, int, int], None], cancelled: Event) -> LoadedModel:
         folder = Path(os.environ.get("TINY_MODEL") or tempfile.mkdtemp()) / "tiny"
         if not folder.exists():
-            tiny_llama(folder)
+            (tiny_ernie_moe if os.environ.get("TINY_FAMILY") == "ernie" else tiny_llama)(folder)
         return load_model(
             str(folder), Settings(), options=LoadOptions(quantization=Quantization("none", compute_dtype="float32"))
         )
