@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from app.engine.trace import Trace, Tracer
+from app.engine.trace import Trace
+from app.engine.tracer import Tracer
 from app.errors import Cancelled, RefusedInput
 
 if TYPE_CHECKING:

@@ -15,7 +15,7 @@ from app.conversation import RunStatus
 from app.engine.encoding import special_ids
 from app.engine.events import Progress, StatusChanged, TextDelta
 from app.engine.text import THINKING_PAIRS, IncrementalDecoder, StopFilter, ThinkingSplitter
-from app.engine.trace import Tracer
+from app.engine.tracer import Tracer
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -1,4 +1,4 @@
-"""What each token of a reply was chosen from: recorded step by step by our own decode loop, packed, and read back for good.
+"""What each token of a reply was chosen from: recorded step by step by our own decode loop (``tracer``), packed, and read back for good.
 
 Per token: the k most probable tokens with their raw and processed logits and the stage that excluded each, the distribution's
 log-sum-exp and entropy, the chosen token with its rank and probabilities before and after processing, how many candidates each stage
@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import io
 import json
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -17,7 +17,6 @@ import numpy as np
 from app.errors import FaderError
 
 if TYPE_CHECKING:
-    import torch
     from numpy.typing import NDArray
 
 VERSION = 1
@@ -111,7 +110,7 @@ class Trace:
         return cls(tuple(head["stages"]), int(head["vocabulary"]), **arrays)
 
 
-_DTYPES: dict[str, Any] = {
+DTYPES: dict[str, Any] = {
     "ids": np.int32,
     "raw": np.float32,
     "processed": np.float32,
@@ -130,103 +129,4 @@ _DTYPES: dict[str, Any] = {
     "stage_logsumexp": np.float32,
     "draws": np.float64,
 }
-_ARRAYS = tuple(_DTYPES)
-_BEGUN = ("ids", "raw", "logsumexp", "entropy", "removed_by", "base", "base_logsumexp", "tail_max")
-
-
-@dataclass
-class Tracer:
-    """An ``Observer`` of the decode loop that records ``count`` sequences with ``k`` candidates each."""
-
-    k: int
-    count: int = 1
-    _stages: list[str] = field(default_factory=list)
-    _vocabulary: int = 0
-    _steps: list[dict[str, Any]] = field(default_factory=list)
-    _now: dict[str, Any] = field(default_factory=dict)
-
-    def outputs(self, outputs: Any) -> None:
-        """Nothing of the model's other outputs is kept."""
-
-    def begin(self, logits: torch.Tensor) -> None:
-        """Record the raw distribution. ``logits``: float32 [count, vocabulary]."""
-        import torch
-
-        self._vocabulary = logits.shape[-1]
-        top = logits.topk(min(self.k, self._vocabulary), dim=-1)
-        total = logits.logsumexp(dim=-1)
-        probabilities = torch.exp(logits - total[:, None])
-        # -inf logits (masked by the model itself) have probability 0 and add nothing to the entropy
-        entropy = total - (probabilities * logits.clamp_min(torch.finfo(torch.float32).min)).sum(dim=-1)
-        removed = torch.full(top.indices.shape, NOT_REMOVED, dtype=torch.uint8, device=logits.device)
-        self._now = {
-            "logits": logits,
-            "ids": top.indices,
-            "raw": top.values,
-            "logsumexp": total,
-            "entropy": entropy,
-            "removed_by": removed,
-            "left": [],
-            "stage_logsumexp": [],
-        }
-        self._set_base(logits, total)
-
-    def _set_base(self, scores: torch.Tensor, total: torch.Tensor, candidates: torch.Tensor | None = None) -> None:
-        """What the warpers start from: these scores, until another processor changes them."""
-        import torch
-
-        now = self._now
-        outside = scores.scatter(1, now["ids"], -torch.inf).max(dim=-1).values
-        none = torch.zeros((self.count, 0), device=scores.device)
-        now |= {"base": none if candidates is None else candidates, "base_logsumexp": total, "tail_max": outside}
-
-    def stage(self, name: str, scores: torch.Tensor) -> None:
-        """Record what a processor left. ``scores``: float32 [count, vocabulary]."""
-        import torch
-
-        now = self._now
-        index = len(now["left"])
-        if index == len(self._stages):
-            self._stages.append(name)
-        candidates, total = scores.gather(1, now["ids"]), scores.logsumexp(dim=-1)
-        gone = torch.isneginf(candidates) & (now["removed_by"] == NOT_REMOVED)
-        now["removed_by"][gone] = min(index, NOT_REMOVED - 1)
-        now["left"].append((scores > -torch.inf).sum(dim=-1))
-        now["stage_logsumexp"].append(total)
-        if not WARPERS & set(self._stages[: index + 1]):
-            self._set_base(scores, total, candidates)
-
-    def chosen(self, scores: torch.Tensor, tokens: list[int], draws: list[float]) -> None:
-        """Record the choice, and finish the step."""
-        import torch
-
-        now, picked = self._now, torch.tensor(tokens, device=scores.device)[:, None]
-        raw = now["logits"].gather(1, picked)
-        total = now["stage_logsumexp"][-1] if now["stage_logsumexp"] else now["logsumexp"]
-        none = torch.zeros((self.count, 0), device=scores.device)
-        self._steps.append(
-            {
-                **{name: now[name] for name in _BEGUN},
-                "processed": scores.gather(1, now["ids"]),
-                "processed_logsumexp": total,
-                "chosen": picked[:, 0],
-                "chosen_raw": raw[:, 0],
-                "chosen_processed": scores.gather(1, picked)[:, 0],
-                "rank": (now["logits"] > raw).sum(dim=-1),
-                "left": torch.stack(now["left"], dim=1) if now["left"] else none,
-                "stage_logsumexp": torch.stack(now["stage_logsumexp"], dim=1) if now["left"] else none,
-                "draws": torch.tensor(draws or [float("nan")] * self.count, dtype=torch.float64),
-            }
-        )
-        self._now = {}
-
-    def trace(self, index: int, length: int) -> Trace | None:
-        """The trace of one sequence, cut to its ``length`` tokens; None when nothing was recorded."""
-        if not self._steps or not length:
-            return None
-        steps = self._steps[:length]
-        arrays = {
-            name: np.stack([step[name][index].cpu().numpy() for step in steps]).astype(dtype)
-            for name, dtype in _DTYPES.items()
-        }
-        return Trace(tuple(self._stages), self._vocabulary, **arrays)
+_ARRAYS = tuple(DTYPES)

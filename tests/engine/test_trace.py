@@ -5,8 +5,11 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
+from hypothesis import given
+from hypothesis import strategies as st
 
-from app.engine.trace import NOT_REMOVED, Trace, Tracer
+from app.engine.trace import NOT_REMOVED, Trace
+from app.engine.tracer import Tracer, largest
 from app.errors import FaderError
 
 VOCABULARY = 50
@@ -72,3 +75,38 @@ def test_a_greedy_step_without_stages_has_no_draw() -> None:
     assert np.isnan(trace.draws[0])
     assert trace.left.shape == (1, 0)
     assert trace.processed_probability[0] == pytest.approx(trace.raw_probability[0])
+
+
+@given(
+    values=st.lists(st.sampled_from([-np.inf, -2.0, 0.0, 0.5, 1.0, 3.0]), min_size=1, max_size=700),
+    count=st.integers(1, 30),
+)
+def test_the_largest_are_found_whatever_ties(values: list[float], count: int) -> None:
+    expected = sorted(range(len(values)), key=lambda place: (-values[place], place))[:count]
+    assert largest(np.array(values, np.float32), count).tolist() == expected
+
+
+def test_what_the_model_itself_masks_counts_for_nothing() -> None:
+    logits = torch.full((1, VOCABULARY), -torch.inf)
+    logits[0, 7], logits[0, 9] = 1.0, 1.0
+    tracer = Tracer(4)
+    tracer.begin(logits)
+    tracer.stage("TemperatureLogitsWarper", logits / 0.5)
+    tracer.chosen(logits / 0.5, [9], [0.7])
+    trace = tracer.trace(0, 1)
+    assert trace is not None
+    assert trace.entropy[0] == pytest.approx(np.log(2))
+    assert trace.left[0].tolist() == [2]
+    assert trace.raw_probability[0] == pytest.approx(0.5)
+
+
+def test_numbers_that_are_none_are_recorded_as_such() -> None:
+    logits = torch.full((1, VOCABULARY), torch.nan)
+    tracer = Tracer(4)
+    tracer.begin(logits)
+    tracer.stage("TemperatureLogitsWarper", logits)
+    tracer.chosen(logits, [0], [0.1])
+    trace = tracer.trace(0, 1)
+    assert trace is not None
+    assert np.isnan([trace.logsumexp[0], trace.entropy[0]]).all()
+    assert trace.left[0].tolist() == [0]

@@ -11,7 +11,8 @@ from transformers.generation import logits_process as library
 
 from app.engine import sampling
 from app.engine.exact import exact
-from app.engine.trace import Trace, Tracer
+from app.engine.trace import Trace
+from app.engine.tracer import Tracer
 from app.insight.what_if import Setting
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 
 from app.conversation import FinishReason, Run, RunStatus, Stats
-from app.engine.trace import Tracer
+from app.engine.tracer import Tracer
 from app.insight.effects import Effect, effects
 from app.insight.what_if import Setting
 from tests.insight.simulate import stages

@@ -1,0 +1,190 @@
+"""Records each choice of the decode loop while it is made, cheaply: one pass over the vocabulary for what changes all of it, none once
+a warper has left few candidates.
+
+All of it runs in this thread, on views of the loop's own numbers: at the size of one row of logits, handing work to other threads
+costs more than the work.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from app.engine.trace import DTYPES, NOT_REMOVED, WARPERS, Trace
+
+if TYPE_CHECKING:
+    import torch
+    from numpy.typing import NDArray
+
+FEW = 4096
+"""So many candidates left are remembered by their ids; the warpers behind are then read at these places only."""
+_ROWS = 64
+_LOWEST = np.finfo(np.float32).min
+_NONE = np.zeros(0, np.float32)
+
+
+@dataclass
+class Tracer:
+    """An ``Observer`` of the decode loop that records ``count`` sequences with ``k`` candidates each."""
+
+    k: int
+    count: int = 1
+    _stages: list[str] = field(default_factory=list)
+    _vocabulary: int = 0
+    _steps: list[list[dict[str, Any]]] = field(default_factory=list)
+    _now: list[_Step] = field(default_factory=list)
+    _reached: int = 0
+
+    def outputs(self, outputs: Any) -> None:
+        """Nothing of the model's other outputs is kept."""
+
+    def begin(self, logits: torch.Tensor) -> None:
+        """Record the raw distribution. ``logits``: float32 [count, vocabulary]."""
+        self._vocabulary, self._reached = logits.shape[-1], 0
+        self._now = [_Step(row, self.k) for row in _array(logits)]
+
+    def stage(self, name: str, scores: torch.Tensor) -> None:
+        """Record what a processor left. ``scores``: float32 [count, vocabulary]."""
+        if self._reached == len(self._stages):
+            self._stages.append(name)
+        self._reached += 1
+        shaped = not WARPERS.isdisjoint(self._stages[: self._reached])
+        for step, row in zip(self._now, _array(scores), strict=True):
+            step.stage(row, only_excludes=name in WARPERS)
+            if not shaped:
+                step.rebase(row)
+
+    def chosen(self, scores: torch.Tensor, tokens: list[int], draws: list[float]) -> None:
+        """Record the choice, and finish the step."""
+        numbers = draws or [float("nan")] * self.count
+        rows = zip(self._now, _array(scores), tokens, numbers, strict=True)
+        self._steps.append([step.finish(row, token, draw) for step, row, token, draw in rows])
+        self._now = []
+
+    def trace(self, index: int, length: int) -> Trace | None:
+        """The trace of one sequence, cut to its ``length`` tokens; None when nothing was recorded."""
+        if not self._steps or not length:
+            return None
+        steps = [step[index] for step in self._steps[:length]]
+        arrays = {name: np.asarray([step[name] for step in steps], dtype) for name, dtype in DTYPES.items()}
+        return Trace(tuple(self._stages), self._vocabulary, **arrays)
+
+
+class _Step:
+    """One choice of one sequence among ``logits``, float32 [vocabulary], of which ``k`` are looked at closely."""
+
+    def __init__(self, logits: NDArray[np.float32], k: int) -> None:
+        ids = largest(logits, k + 1)  # one more, for what the largest one outside is
+        self.logits, self.ids, self.values = logits, ids[:k], logits[ids[:k]]
+        self.outside = float(logits[ids[k]]) if len(ids) > k else -np.inf
+        total, entropy = _read(logits, float(self.values[0]))
+        self.found: dict[str, Any] = {"ids": self.ids, "raw": self.values, "logsumexp": total, "entropy": entropy}
+        self.found |= {"base": _NONE, "base_logsumexp": total, "tail_max": self.outside}
+        self.removed_by = np.full(len(self.ids), NOT_REMOVED, np.uint8)
+        self.left: list[int] = []
+        self.totals: list[float] = []
+        self.candidates = self.values
+        self.inside: NDArray[Any] | None = None
+
+    def stage(self, scores: NDArray[np.float32], *, only_excludes: bool) -> None:
+        """What a processor left; ``only_excludes``: it brings no excluded token back."""
+        self.candidates = scores[self.ids]
+        gone = np.isneginf(self.candidates) & (self.removed_by == NOT_REMOVED)
+        self.removed_by[gone] = min(len(self.left), NOT_REMOVED - 1)
+        values = self._inside(scores, only_excludes=only_excludes)
+        self.totals.append(_logsumexp(values))
+
+    def _inside(self, scores: NDArray[np.float32], *, only_excludes: bool) -> NDArray[np.float32]:
+        """The scores among which all that are possible stand; counts these."""
+        if self.inside is not None and only_excludes:
+            there = scores[self.inside]
+            possible = there > -np.inf
+            self.inside = self.inside[possible]
+            self.left.append(len(self.inside))
+            still: NDArray[np.float32] = there[possible]
+            return still
+        mask = scores > -np.inf
+        self.left.append(int(np.count_nonzero(mask)))
+        self.inside = np.flatnonzero(mask) if self.left[-1] <= FEW else None
+        return scores if self.inside is None else scores[self.inside]
+
+    def rebase(self, scores: NDArray[np.float32]) -> None:
+        """These scores are what the warpers start from."""
+        outside = scores.copy()
+        outside[self.ids] = -np.inf
+        self.found |= {"base": self.candidates, "base_logsumexp": self.totals[-1], "tail_max": outside.max()}
+
+    def finish(self, scores: NDArray[np.float32], token: int, draw: float) -> dict[str, Any]:
+        """The whole record, by the names of a trace's arrays."""
+        raw = self.logits[token]
+        # Whatever is larger than one of the k is among the k.
+        rank = np.count_nonzero((self.values if raw > self.outside else self.logits) > raw)
+        return self.found | {
+            "processed": scores[self.ids],
+            "processed_logsumexp": self.totals[-1] if self.totals else self.found["logsumexp"],
+            "removed_by": self.removed_by,
+            "chosen": token,
+            "chosen_raw": raw,
+            "chosen_processed": scores[token],
+            "rank": rank,
+            "left": self.left,
+            "stage_logsumexp": self.totals,
+            "draws": draw,
+        }
+
+
+def _array(tensor: torch.Tensor) -> NDArray[Any]:
+    """The same numbers for numpy, without a copy where they are in main memory."""
+    array: NDArray[Any] = tensor.detach().cpu().numpy()
+    return array
+
+
+def largest(values: NDArray[np.float32], count: int) -> NDArray[Any]:
+    """The ids of the ``count`` largest of float32 [n], falling, the lower id first among equals."""
+    columns = len(values) // _ROWS
+    if columns >= count:
+        # So many columns have a value of at least this, so the values looked for are all that large.
+        least = np.partition(_column_maxima(values, columns), -count)[-count]
+        ids = np.flatnonzero(values >= least)
+    if columns < count or len(ids) < count:  # short, or not numbers
+        ids = np.arange(len(values))
+    return ids[np.lexsort((ids, -values[ids]))[:count]]
+
+
+def _column_maxima(values: NDArray[np.float32], columns: int) -> NDArray[np.float32]:
+    """The values as a table of ``_ROWS`` rows (the last stretch that doesn't fill it laid over its first columns): float32 [columns]."""
+    maxima: NDArray[np.float32] = values[: _ROWS * columns].reshape(_ROWS, columns).max(axis=0)
+    rest = values[_ROWS * columns :]
+    for start in range(0, len(rest), columns):
+        more = rest[start : start + columns]
+        np.maximum(maxima[: len(more)], more, out=maxima[: len(more)])
+    return maxima
+
+
+def _read(logits: NDArray[np.float32], top: float) -> tuple[float, float]:
+    """Log-sum-exp and entropy (nats) of float32 [vocabulary], of which ``top`` is the largest."""
+    if not np.isfinite(top):
+        return _logsumexp(logits), float("nan")
+    chances = _softmax(logits)
+    total = top - float(np.log(chances.max()))
+    with np.errstate(invalid="ignore"):
+        mean = float(np.dot(chances, logits))
+    if np.isnan(mean):  # 0 times the -inf of what the model itself masks
+        mean = float(np.dot(chances, np.maximum(logits, _LOWEST)))
+    return total, total - mean
+
+
+def _logsumexp(values: NDArray[np.float32]) -> float:
+    """Log-sum-exp of float32 [n]: the largest value itself where that is infinite or not a number, -inf of nothing."""
+    top = float(values.max()) if len(values) else -np.inf
+    return top - float(np.log(_softmax(values).max())) if np.isfinite(top) else top
+
+
+def _softmax(values: NDArray[np.float32]) -> NDArray[np.float32]:
+    """Of float32 [n], by torch, whose exponential is the quicker one; a single row stays in this thread."""
+    import torch
+
+    chances: NDArray[np.float32] = torch.softmax(torch.from_numpy(values), dim=0).numpy()
+    return chances
