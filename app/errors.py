@@ -10,7 +10,8 @@ FaderError
 │   ├── UnsupportedModel    an architecture or format that Fader can't run
 │   ├── OutOfMemory         the machine's or the card's memory does not suffice
 │   ├── NoModel             a message was sent while no model is loaded
-│   └── ProcessLost         one of the processes over which a model is spread has ended
+│   ├── ProcessLost         one of the processes over which a model is spread has ended
+│   └── RemoteFailed        a server elsewhere can't be reached, refused, or broke off
 ├── StoreError              the conversations could not be read or written
 │   ├── NewerDatabase       written by a later Fader; left untouched
 │   ├── DamagedDatabase     SQLite can't read the file
@@ -62,7 +63,11 @@ class UnsupportedModel(ModelError):
 
 
 class OutOfMemory(ModelError):
-    """Memory does not suffice; the sentence advises what to make smaller."""
+    """Memory does not suffice; the sentence advises what to make smaller. ``missing``: bytes that would have to be freed, where known."""
+
+    def __init__(self, sentence: str, missing: int | None = None) -> None:
+        super().__init__(sentence)
+        self.missing = missing
 
 
 class NoModel(ModelError):
@@ -71,6 +76,10 @@ class NoModel(ModelError):
 
 class ProcessLost(ModelError):
     """One of the processes over which a model is spread has ended; it can't compute until it is loaded again."""
+
+
+class RemoteFailed(ModelError):
+    """A server elsewhere, whose model was chosen, can't be reached, refused the request, or broke the reply off."""
 
 
 class StoreError(FaderError):

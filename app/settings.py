@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Literal
 
 from platformdirs import user_cache_path, user_data_path
 from pydantic import Field, SecretStr
@@ -34,6 +35,13 @@ class Settings(BaseSettings):
     read_ahead: bool = Field(
         default=True,
         description="While there is nothing else to do, read a finished reply, so that the next begins sooner.",
+    )
+    remote_url: str | None = Field(
+        default=None, description="An OpenAI-compatible server whose models are listed, such as https://host:8000/v1."
+    )
+    remote_key: SecretStr | None = Field(default=None, description="The key for remote_url; no other server gets it.")
+    remote_kind: Literal["auto", "openai", "vllm"] = Field(
+        default="auto", description="What the servers understand; auto asks them."
     )
     fast_step: bool = Field(
         default=True, description="Decode by Fader's own single-token step where it serves the model."

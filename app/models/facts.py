@@ -4,8 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Literal
 
 from app.conversation import EMPTY, Json
+
+
+@dataclass(frozen=True, slots=True)
+class Remote:
+    """That a model runs on a server elsewhere. ``kind``: what is known of the server, the OpenAI interface alone or vLLM. ``host``:
+    as shown. ``leaves_machine``: whether what is written goes to another machine. ``context_known``: whether the server tells how
+    long its context is (else ``context_length`` is no limit)."""
+
+    kind: Literal["openai", "vllm"]
+    host: str
+    leaves_machine: bool
+    context_known: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -14,7 +27,7 @@ class ModelFacts:
 
     ``generation_defaults`` are the non-null fields of the model's own generation_config.json. ``fingerprint`` identifies weights
     and environment: name, revision or sha256, quantization, library versions. ``processes``: over how many the model is spread
-    (tensor parallelism).
+    (tensor parallelism). ``remote``: set for a model on a server elsewhere.
     """
 
     name: str
@@ -37,6 +50,7 @@ class ModelFacts:
     draft_shares_tokenizer: bool = True
     num_experts: int = 0
     processes: int = 1
+    remote: Remote | None = None
     eos_token_ids: tuple[int, ...] = ()
     generation_defaults: Mapping[str, Json] = EMPTY
     fingerprint: Mapping[str, Json] = EMPTY

@@ -13,6 +13,7 @@ from app.errors import BadParameter
 from app.models.facts import ModelFacts
 from app.parameters.base import base_layer
 from app.parameters.fitting import FITS, Room
+from app.parameters.remote import resolve_remote
 from app.parameters.resolution import Draft, Encode, Explanation, Resolution, read_back
 from app.parameters.row import Parameter
 from app.parameters.sampling_mode import decide_sampling
@@ -64,6 +65,8 @@ def resolve(
     tokens given in advance (usually 0), the decoder's start token not counted.
     Raises BadParameter for values that ``validate`` refuses, and for a directly set one that this model or machine can't do at all.
     """
+    if facts is not None and facts.remote is not None:
+        return resolve_remote(validate(requested, facts), facts, sources)
     known = facts or UNKNOWN_MODEL
     draft = Draft(base_layer(validate(requested, facts), known, sources), known)
     decide_sampling(draft)
