@@ -14,6 +14,7 @@ from app.errors import ModelDamaged, OutOfMemory
 from app.models import gguf_source, hub, prepared
 from app.models.builtin import builtin_gguf
 from app.models.catalogue import resolve
+from app.models.devices import cards_for, free_bytes
 from app.models.folder import check_architecture, read_config
 from app.models.options import LoadOptions, Quantization
 from app.models.quiet import listening
@@ -28,16 +29,19 @@ if TYPE_CHECKING:
 BYTES_PER_4BIT = 0.5 + 2 / 64
 """A nibble, and a 16-bit scale for every 64 of them: what bitsandbytes holds after repacking (less with double quant elsewhere)."""
 BYTES_PER_16BIT = 2
+BYTES_PER_32BIT = 4
 _DEFAULT_CONTEXT = 4096
 _LIBRARIES = 350 << 20
 _PREFILL_ROWS = 128
 _TIGHT = 0.8
-_CGROUP = Path("/sys/fs/cgroup")
 
 
 @dataclass(frozen=True, slots=True)
 class Estimate:
-    """All sizes in bytes. ``context`` is the number of tokens that ``kv_bytes`` is for; ``verdict`` a sentence for the user."""
+    """All sizes in bytes. ``context`` is the number of tokens that ``kv_bytes`` is for; ``verdict`` a sentence for the user.
+
+    ``fits_alone``: it fits once the model in memory is freed.
+    """
 
     name: str
     parameters: int
@@ -50,13 +54,20 @@ class Estimate:
     needed_bytes: int
     free_bytes: int
     fits: bool
+    fits_alone: bool
     verdict: str
 
 
 def estimate(
-    name: str, settings: Settings, *, options: LoadOptions | None = None, context: int | None = None
+    name: str,
+    settings: Settings,
+    *,
+    options: LoadOptions | None = None,
+    context: int | None = None,
+    in_use: int = 0,
 ) -> Estimate:
-    """Estimate a load of ``name`` with ``context`` tokens (default: the model's own length, at most 4,096).
+    """Estimate a load of ``name`` with ``context`` tokens (default: the model's own length, at most 4,096). ``in_use``: bytes that
+    the model in memory would give back.
 
     Raises ModelNotFound, ModelDamaged or UnsupportedModel. A hub id needs its config.json in the cache or a network.
     """
@@ -64,11 +75,11 @@ def estimate(
     source = resolve(name)
     with translated(source.label), listening():
         config = _config(source, settings, options)
-        return estimate_config(config, source.name, options, context=context)
+        return estimate_config(config, source.name, options, context=context, in_use=in_use)
 
 
 def estimate_config(
-    config: PreTrainedConfig, name: str, options: LoadOptions, *, context: int | None = None
+    config: PreTrainedConfig, name: str, options: LoadOptions, *, context: int | None = None, in_use: int = 0
 ) -> Estimate:
     """The same from a config that is already there."""
     model = _empty_model(config)
@@ -76,7 +87,7 @@ def estimate_config(
     text = config.get_text_config()
     longest = int(getattr(text, "max_position_embeddings", 0) or _DEFAULT_CONTEXT)
     tokens = context or min(longest, _DEFAULT_CONTEXT)
-    kv = kv_bytes_per_token(text) * tokens
+    kv = kv_bytes_per_token(text, options.quantization.compute_dtype) * tokens
     working = (
         _LIBRARIES
         + 2 * largest * BYTES_PER_16BIT
@@ -96,7 +107,8 @@ def estimate_config(
         needed_bytes=needed,
         free_bytes=free,
         fits=needed <= free,
-        verdict=_verdict(needed, free, tokens),
+        fits_alone=needed <= free + in_use,
+        verdict=_verdict(needed, free, in_use, tokens, options),
     )
 
 
@@ -110,38 +122,30 @@ def refuse_if_too_large(folder: Path, on_disk: int, label: str, options: LoadOpt
         AutoConfig.from_pretrained(folder, local_files_only=True, trust_remote_code=False), label, options, context=1
     )
     if not found.fits:
-        raise OutOfMemory(f"{label} was not loaded. {found.verdict}")
+        raise OutOfMemory(f"{label} was not loaded. {found.verdict}", found.needed_bytes - found.free_bytes)
 
 
-def kv_bytes_per_token(text: PreTrainedConfig) -> int:
-    """Keys and values in bf16: 2 x layers x KV heads x head size x 2 bytes."""
+def refuse_unpacking(parameters: int, label: str) -> None:
+    """Raises OutOfMemory when a GGUF file's ``parameters`` don't fit into the machine's memory in 16 bits, as which they are unpacked."""
+    needed, free = parameters * BYTES_PER_16BIT + _LIBRARIES, free_bytes(LoadOptions(device="cpu"))
+    if needed > free:
+        raise OutOfMemory(
+            f"{label} was not loaded. Unpacking the GGUF file takes about {_gb(needed)}, {_gb(free)} are free. Close other "
+            "programs, or take the model as a transformers folder, which is read piece by piece.",
+            needed - free,
+        )
+
+
+def kv_bytes_per_token(text: PreTrainedConfig, dtype: str = "bfloat16") -> int:
+    """Keys and values: 2 x layers x KV heads x head size x bytes of a number."""
     heads = int(getattr(text, "num_attention_heads", 1))
     kv_heads = int(getattr(text, "num_key_value_heads", None) or heads)
     head = int(getattr(text, "head_dim", None) or getattr(text, "d_kv", None) or int(text.hidden_size) // heads)
-    return 2 * int(text.num_hidden_layers) * kv_heads * head * BYTES_PER_16BIT
+    return 2 * int(text.num_hidden_layers) * kv_heads * head * _bytes_of(dtype)
 
 
-def free_bytes(options: LoadOptions) -> int:
-    """Memory a load can use without swapping: the GPUs' if they are used, else the machine's within its container's limit."""
-    import psutil
-    import torch
-
-    if options.device != "cpu" and torch.cuda.is_available():
-        return sum(int(torch.cuda.mem_get_info(index)[0]) for index in range(torch.cuda.device_count()))
-    available = int(psutil.virtual_memory().available)
-    limit = _container_free()
-    return available if limit is None else min(available, limit)
-
-
-def _container_free() -> int | None:
-    """What a cgroup (v2) still allows, file cache counted as free; None without a limit."""
-    try:
-        limit = int((_CGROUP / "memory.max").read_text())
-        used = int((_CGROUP / "memory.current").read_text())
-        stat = dict(line.split() for line in (_CGROUP / "memory.stat").read_text().splitlines())
-        return limit - used + int(stat.get("file", 0))
-    except (OSError, ValueError):
-        return None
+def _bytes_of(dtype: str) -> int:
+    return BYTES_PER_32BIT if dtype == "float32" else BYTES_PER_16BIT
 
 
 def _config(source: Source, settings: Settings, options: LoadOptions) -> PreTrainedConfig:
@@ -203,7 +207,7 @@ def _weigh_empty(
         if four_bit and (name in experts or _becomes_4bit(model, name)):
             weights["4-bit"] += int(tensor.numel() * BYTES_PER_4BIT)
         else:
-            weights[quantization.compute_dtype] += tensor.numel() * BYTES_PER_16BIT
+            weights[quantization.compute_dtype] += tensor.numel() * _bytes_of(quantization.compute_dtype)
     return weights, parameters, largest
 
 
@@ -218,13 +222,25 @@ def _becomes_4bit(model: PreTrainedModel, name: str) -> bool:
     return isinstance(owner, Linear) and name.endswith(".weight") and owner is not model.get_output_embeddings()
 
 
-def _verdict(needed: int, free: int, tokens: int) -> str:
-    amounts = f"about {_gb(needed)} with {tokens:,} tokens of context, {_gb(free)} are free"
+def _verdict(needed: int, free: int, in_use: int, tokens: int, options: LoadOptions) -> str:
+    context = f" with {tokens:,} tokens of context" if tokens > 1 else ""
+    amounts = f"about {_gb(needed)}{context}, {_gb(free)} are free{' on the graphics card' * bool(cards_for(options))}"
+    if needed > free + in_use:
+        return f"Doesn’t fit: it needs {amounts}. {_advice(needed, options)}"
     if needed > free:
-        return f"Doesn’t fit: it needs {amounts}. Choose a smaller model or a shorter context, or close other programs."
+        return f"Fits once the model in memory is unloaded, which is done first: it needs {amounts}."
     if needed > _TIGHT * free:
         return f"Tight: it needs {amounts}. Close other programs before a long chat."
     return f"Fits: it needs {amounts}."
+
+
+def _advice(needed: int, options: LoadOptions) -> str:
+    """What to do about it."""
+    if not options.quantization.four_bit:
+        return "Load it in 4 bits, or choose a smaller model."
+    if cards_for(options) and needed <= free_bytes(LoadOptions(device="cpu")):
+        return "Let it run on the processor (cpu), or choose a smaller model."
+    return "Choose a smaller model or a shorter context, or close other programs."
 
 
 def _gb(nbytes: int) -> str:

@@ -9,6 +9,7 @@ from app.conversation import Json
 
 Scheme = Literal["nf4", "fp4", "none"]
 ComputeDtype = Literal["bfloat16", "float16", "float32"]
+Attention = Literal["auto", "sdpa", "eager", "flash_attention_2"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,13 +38,14 @@ class Quantization:
 
 @dataclass(frozen=True, slots=True)
 class LoadOptions:
-    """What the user can choose about a load.
+    """What the user can choose about a load; ``app.models.choices`` tells it in words.
 
-    ``attention``: transformers' attn_implementation. ``device``: auto takes a GPU if there is one.
-    ``save_prepared``: keep the quantized checkpoint in the cache folder, so that the next start is quick.
+    ``attention``: transformers' attn_implementation, auto the quickest that the architecture has. ``device``: auto takes a GPU if there
+    is one, cuda shares a model out over all of them, cuda:1 is the second alone. ``save_prepared``: keep the quantized checkpoint in
+    the cache folder, so that the next start is quick.
     """
 
     quantization: Quantization = field(default_factory=Quantization)
-    attention: Literal["sdpa", "eager"] = "sdpa"
-    device: Literal["auto", "cpu", "cuda"] = "auto"
+    attention: Attention = "auto"
+    device: str = "auto"
     save_prepared: bool = True
