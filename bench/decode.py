@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 from app.conversation import Message
@@ -73,8 +74,14 @@ def conversation() -> list[Message]:
 
 
 def tenth_turn(engine: Engine, rounds: int) -> Figure:
-    """Time to first token of the last turn after the turn before it, against the same without anything kept."""
-    messages = conversation()
+    """Time to first token of the last turn after the turn before it and a pause, against the same without anything kept."""
+    *before, scripted, question = conversation()
+
+    def ninth() -> Message:
+        """The turn before, whose reply is the scripted one and two tokens more."""
+        return replace(scripted, content=reply(engine, before, exactly(2), beginning=scripted.content).text)
+
+    messages = [*before, ninth(), question]
 
     def first_token() -> float:
         measured = reply(engine, messages, exactly(2)).run.stats.ttft_s
@@ -83,7 +90,8 @@ def tenth_turn(engine: Engine, rounds: int) -> Figure:
 
     def kept() -> float:
         engine.held.blocks.clear()
-        reply(engine, messages[:-2], exactly(2))
+        ninth()
+        engine.settle()
         return first_token()
 
     def fresh() -> float:

@@ -42,9 +42,11 @@ def exactly(tokens: int) -> dict[str, Any]:
     return {**PLAIN, "max_new_tokens": tokens, "min_new_tokens": tokens}
 
 
-def reply(engine: Engine, messages: Sequence[Message], requested: dict[str, Any]) -> Ended:
-    """Compute a reply. Raises RuntimeError when it fails."""
-    request = RunRequest(new_id(), "", new_id(), messages=tuple(messages), requested=requested)
+def reply(engine: Engine, messages: Sequence[Message], requested: dict[str, Any], beginning: str = "") -> Ended:
+    """Compute a reply that starts with ``beginning``. Raises RuntimeError when it fails."""
+    request = RunRequest(
+        new_id(), "bench", new_id(), messages=tuple(messages), requested=requested, prefix_text=beginning
+    )
     ended = engine.submit(request).result()
     if ended.run.error:
         raise RuntimeError(ended.run.error)

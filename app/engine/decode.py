@@ -19,6 +19,7 @@ from app.engine.compiling import compiling
 from app.engine.exact import exact
 from app.engine.fast.proof import Decoding, told
 from app.engine.inside import Inside
+from app.engine.prefill import Prefill, Reader, in_chunks
 from app.engine.prefix_cache import can_reuse
 from app.engine.steps import FastSteps, LibrarySteps, against_fast
 from app.errors import Cancelled
@@ -44,14 +45,11 @@ class Prepared:
     prompt_length: int
 
 
-class Listener(Protocol):
+class Listener(Reader, Protocol):
     """Who is told what happens. ``token`` comes once per new token; ``index`` is the sequence it belongs to."""
 
     def prepared(self, prepared: Prepared) -> None:
         """Generate has prepared everything."""
-
-    def prefill(self, done: int, total: int, reused: int) -> None:
-        """``done`` of ``total`` prompt tokens have been read, ``reused`` of them from the cache."""
 
     def token(self, index: int, token_id: int) -> None:
         """Sequence ``index`` has one more token."""
@@ -133,6 +131,10 @@ class Decoder:
             loop = self._beams if "beam" in mode.value else self._assisted
             return loop(model, input_ids, prepared, model_kwargs, inputs_tensor)
 
+    @property
+    def _prefill(self) -> Prefill:
+        return Prefill(self.blocks, self.cancelled, self.listener)
+
     def _beams(
         self, model: Any, input_ids: torch.Tensor, prepared: Prepared, kwargs: dict[str, Any], _inputs: Any
     ) -> Any:
@@ -193,10 +195,10 @@ class Decoder:
         read all of it at once, then begins behind them."""
         config = prepared.config
         whole = input_ids.shape[1] <= self.blocks.block_size or config.return_dict_in_generate
-        if whole or getattr(config, "use_mtp", False) or not self._in_chunks(model, kwargs):
+        if whole or getattr(config, "use_mtp", False) or not in_chunks(model, kwargs):
             yield
             return
-        self._prefill(model, input_ids[:, :-1], config, kwargs)
+        self._prefill.read(model, input_ids[:, :-1], config, kwargs)
         cache, stock = kwargs["cache"], model.prepare_inputs_for_generation
 
         def prepare(ids: torch.Tensor, **given: Any) -> Any:
@@ -230,7 +232,7 @@ class Decoder:
         sources = sampling.generators(self.seed, count, self.position) if config.do_sample else []
         compiled = self.inside.compiled = model._valid_auto_compile_criteria(kwargs, config)  # noqa: SLF001
         forward = model.get_compiled_call(config.compile_config) if compiled else model.__call__
-        outputs = self._prefill(model, input_ids, config, kwargs)
+        outputs = self._prefill.read(model, input_ids, config, kwargs)
         alive = torch.ones(count, dtype=torch.bool, device=input_ids.device)
         with model._optimize_model_for_decode(), self._steps(model, forward, config, kwargs, count) as steps:  # noqa: SLF001
             while True:
@@ -287,38 +289,6 @@ class Decoder:
         if self.observer:
             self.observer.chosen(scores, picked, numbers)
         return torch.tensor(picked, device=input_ids.device), scores
-
-    def _prefill(self, model: Any, input_ids: torch.Tensor, config: GenerationConfig, kwargs: dict[str, Any]) -> Any:
-        """Read the prompt and return the outputs of its last stretch, the prompt's keys and values being in the cache."""
-        cache: Any = kwargs.get("cache")
-        if not self._in_chunks(model, kwargs):
-            self.listener.prefill(0, input_ids.shape[1], 0)
-            return model._prefill(input_ids, config, kwargs)  # noqa: SLF001
-        count, total, size = input_ids.shape[0], input_ids.shape[1], self.blocks.block_size
-        ids = input_ids[0].tolist()
-        reused = self.blocks.restore(ids, cache)
-        # All sequences share the prompt: it is read once, and its keys and values are repeated.
-        single = {**kwargs, "position_ids": None}
-        outputs: Any = None
-        for start in range(reused, total, size):
-            if self.cancelled.is_set():
-                raise Cancelled
-            self.listener.prefill(start, total, reused)
-            chunk = input_ids[:1, start : min(start + size, total)]
-            step = model.prepare_inputs_for_generation(chunk, is_first_iteration=start == reused, **single)
-            outputs = model(**step, return_dict=True)
-        if self.cancelled.is_set():
-            raise Cancelled
-        self.listener.prefill(total, total, reused)
-        self.blocks.keep(ids, cache)
-        if count > 1:
-            cache.batch_repeat_interleave(count)
-            outputs.logits = outputs.logits[:, -1:].expand(count, -1, -1)
-        return outputs
-
-    def _in_chunks(self, model: Any, kwargs: dict[str, Any]) -> bool:
-        """Whether a prompt can be read chunk by chunk, and its blocks be kept."""
-        return not model.config.is_encoder_decoder and bool(kwargs.get("use_cache")) and can_reuse(kwargs.get("cache"))
 
 
 def _name(cache: Any) -> str:

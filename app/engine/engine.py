@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import logging
 from collections import OrderedDict
-from threading import Lock, Thread
+from threading import Event, Lock, Thread
 from typing import TYPE_CHECKING, TypeVar
 
 from app.conversation import FinishReason, RunStatus
@@ -22,6 +22,7 @@ from app.errors import Cancelled, FaderError
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from app.engine.ahead import ReadAhead
     from app.engine.desk import Desk
     from app.engine.line import Job
     from app.models.loading import LoadedModel
@@ -30,6 +31,8 @@ if TYPE_CHECKING:
 __all__ = ["MESSAGE_NO_MODEL", "Engine", "LoadJob", "ModelStatus", "Models"]
 
 log = logging.getLogger(__name__)
+PAUSE_S = 0.5
+"""So long after a reply nobody must have asked for anything before it is read ahead: whoever goes on at once isn't kept waiting."""
 KEPT_RUNS = 200
 """Ended runs that stay readable in memory for pages that come late; older ones are read from the store."""
 
@@ -42,6 +45,9 @@ class Engine:
     def __init__(self, models: Models, settings: Settings) -> None:
         self.held = HeldModel(models, settings)
         self._patience = settings.idle_unload_minutes * 60 or None
+        self._reads_ahead = settings.read_ahead and settings.prefix_cache_mb > 0
+        self._ahead: ReadAhead | None = None
+        self._settled = Event()
         self._line = Line()
         self._runs: OrderedDict[str, LiveRun] = OrderedDict()
         self._lock = Lock()
@@ -106,7 +112,9 @@ class Engine:
 
     def status(self) -> ModelStatus:
         """The state of the model."""
-        return self.held.status
+        loaded = self.held.loaded
+        why = loaded.lost() if loaded else None
+        return ModelStatus("none", detail=why) if why else self.held.status
 
     @property
     def loaded(self) -> LoadedModel | None:
@@ -117,6 +125,10 @@ class Engine:
     def desk(self) -> Desk | None:
         """Answers about the loaded model (tokenizing, the prompt before it is sent) for any thread; None without a model."""
         return self.held.desk
+
+    def settle(self, timeout: float | None = None) -> bool:
+        """Wait until nothing is left to be read ahead after the last run; False when the time is over before."""
+        return self._settled.wait(timeout)
 
     def close(self) -> None:
         """End the current run, give queued ones an end, free the model and join the thread."""
@@ -131,14 +143,30 @@ class Engine:
 
     def _work(self) -> None:
         while not self._line.closed:
-            job = self._line.next(self._patience if self.loaded else None)
+            if self._ahead is None:
+                self._settled.set()
+            job = self._line.next(self._waits())
             if job is not None:
                 self._serve(job)
             elif not self._line.closed:
-                self.held.rest()
+                self._use_pause()
         self.held.free()
 
+    def _waits(self) -> float | None:
+        """Seconds to wait for work before the pause is used for something; None: for ever."""
+        if self._ahead:
+            return PAUSE_S
+        return self._patience if self.loaded else None
+
+    def _use_pause(self) -> None:
+        """Nobody waits: read ahead if there is something to read; else nobody has for a long time, and the model is freed."""
+        if self._ahead is None:
+            self.held.rest()
+        elif self._ahead.go_on(self._line.wanted):
+            self._ahead = None
+
     def _serve(self, job: Job) -> None:
+        self.held.notice_loss()
         try:
             if isinstance(job, LiveRun):
                 self._run(job)
@@ -152,9 +180,11 @@ class Engine:
                 job.append(unserved(job, RunStatus.FAILED, FinishReason.ERROR, str(explain(error))))
 
     def _run(self, run: LiveRun) -> None:
+        from app.engine.ahead import ReadAhead
         from app.engine.execute import execute
 
-        wanted = run.request.model
+        self._settled.clear()
+        self._ahead, wanted = None, run.request.model
         if name := self.held.missing(wanted):
             run.append(StatusChanged(RunStatus.LOADING, f"Loading {name}"))
         try:
@@ -165,6 +195,8 @@ class Engine:
             run.append(unserved(run, RunStatus.FAILED, FinishReason.ERROR, str(error)))
         else:
             execute(run, loaded, self.held.blocks, self.held.beside)
+            if self._reads_ahead:
+                self._ahead = ReadAhead(run, loaded, self.held.blocks)
 
     def _answer(self, job: Question) -> None:
         try:
@@ -177,6 +209,7 @@ class Engine:
             job.finished.set()
 
     def _carry_out(self, job: LoadJob) -> None:
+        self._ahead = None
         try:
             if job.name is None:
                 free = self.held.free_draft if job.draft else self.held.free

@@ -36,8 +36,12 @@ Job: TypeAlias = LiveRun | LoadJob | Question
 
 @dataclass(eq=False)
 class Line:
-    """Jobs that wait and the one that is being served. Every method may be called from any thread."""
+    """Jobs that wait and the one that is being served. Every method may be called from any thread.
 
+    ``wanted`` is set while somebody waits, and once the line is closed: whatever is done meanwhile has to end.
+    """
+
+    wanted: Event = field(default_factory=Event)
     _waiting: deque[Job] = field(default_factory=deque)
     _served: Job | None = None
     _closed: bool = False
@@ -57,7 +61,7 @@ class Line:
                 turn_away(job)
                 return
             self._waiting.append(job)
-            self._changed.notify_all()
+            self._tell()
 
     def leave(self, run: LiveRun) -> None:
         """A run that is still waiting ends at once; one that is being served stays."""
@@ -65,6 +69,7 @@ class Line:
             if run not in self._waiting:
                 return
             self._waiting.remove(run)
+            self._tell()
         turn_away(run)
 
     def next(self, patience: float | None = None) -> Job | None:
@@ -74,6 +79,7 @@ class Line:
             if not self._changed.wait_for(lambda: self._closed or self._waiting, patience) or self._closed:
                 return None
             self._served = self._waiting.popleft()
+            self._tell()
             for place, job in enumerate(self._waiting, start=2):
                 if isinstance(job, LiveRun):
                     job.append(_place(place))
@@ -92,7 +98,14 @@ class Line:
                 self._served.cancelled.set()
             while self._waiting:
                 turn_away(self._waiting.popleft())
-            self._changed.notify_all()
+            self._tell()
+
+    def _tell(self) -> None:
+        if self._closed or self._waiting:
+            self.wanted.set()
+        else:
+            self.wanted.clear()
+        self._changed.notify_all()
 
 
 def turn_away(job: Job) -> None:

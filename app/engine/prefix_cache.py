@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections import OrderedDict
 from dataclasses import dataclass, field
 from hashlib import blake2b
+from itertools import takewhile
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 if TYPE_CHECKING:
@@ -17,6 +18,8 @@ if TYPE_CHECKING:
 
     import torch
     from transformers import Cache
+
+    from app.distributed.caches import Mirror
 
 Layers: TypeAlias = "list[tuple[torch.Tensor, torch.Tensor]]"
 """Per layer keys and values, each of shape [1, key-value heads, tokens, head size] in the model's dtype."""
@@ -56,37 +59,70 @@ class PrefixCache:
 
         The last token is never taken from here: its logits are wanted.
         """
-        import torch
+        keys = self._known(ids[:-1])
+        self._touch(keys)
+        if keys:
+            fill(cache, [self._blocks[key] for key in keys])
+            if mirror := _mirror(cache):
+                mirror.fill(tuple(keys))
+        return len(keys) * self.block_size
 
-        keys = _block_keys(ids[:-1], self.block_size)
-        known = next((n for n, key in enumerate(keys) if key not in self._blocks), len(keys))
-        found = [self._blocks[key] for key in keys[:known]]
-        for key in reversed(keys[:known]):
-            self._blocks.move_to_end(key)
-        if found:
-            for layer in range(len(found[0])):
-                k = torch.cat([block[layer][0] for block in found], dim=2)
-                v = torch.cat([block[layer][1] for block in found], dim=2)
-                cache.update(k, v, layer)
-        return known * self.block_size
+    def known(self, ids: Sequence[int]) -> int:
+        """How many tokens at the beginning of ``ids`` are here."""
+        return len(self._known(ids)) * self.block_size
+
+    def _known(self, ids: Sequence[int]) -> list[bytes]:
+        return list(takewhile(self._blocks.__contains__, _block_keys(ids, self.block_size)))
 
     def keep(self, ids: Sequence[int], cache: Cache) -> None:
-        """Remember the whole blocks of ``ids`` that ``cache`` holds after prefill."""
-        if not self.capacity:
+        """Remember the whole blocks of ``ids`` that ``cache`` holds after prefill, as many of them as there is room for."""
+        keys = _block_keys(ids, self.block_size)
+        if not keys or not self.capacity:
             return
-        size = self.block_size
-        for number, key in enumerate(_block_keys(ids, size)):
-            if key in self._blocks:
-                self._blocks.move_to_end(key)
-                continue
-            span = slice(number * size, (number + 1) * size)
-            plain: list[Any] = list(cache.layers)
-            layers = [(layer.keys[:, :, span].clone(), layer.values[:, :, span].clone()) for layer in plain]
-            self._blocks[key] = layers
-            self._bytes += _size(layers)
-        while self._bytes > self.capacity and self._blocks:
-            _, dropped = self._blocks.popitem(last=False)
+        keys = keys[: self.capacity // _size(cut(cache, 0, self.block_size))]
+        for number, key in enumerate(keys):
+            if key not in self._blocks:
+                self._blocks[key] = self._cut(cache, number, key)
+                self._bytes += _size(self._blocks[key])
+        self._touch(keys)
+        while self._bytes > self.capacity:
+            key, dropped = self._blocks.popitem(last=False)
             self._bytes -= _size(dropped)
+            if mirror := _mirror(cache):
+                mirror.drop(key)
+
+    def _cut(self, cache: Cache, number: int, key: bytes) -> Layers:
+        """A copy of one block of a cache."""
+        start, end = number * self.block_size, (number + 1) * self.block_size
+        if mirror := _mirror(cache):
+            mirror.hold(key, start, end)
+        return cut(cache, start, end)
+
+    def _touch(self, keys: list[bytes]) -> None:
+        """These are wanted. The end of a chain ages first: without its beginning it would be of no use."""
+        for key in reversed(keys):
+            self._blocks.move_to_end(key)
+
+
+def cut(cache: Cache, start: int, end: int) -> Layers:
+    """A copy of the keys and values of the tokens from ``start`` to ``end``."""
+    plain: list[Any] = list(cache.layers)
+    return [(layer.keys[:, :, start:end].clone(), layer.values[:, :, start:end].clone()) for layer in plain]
+
+
+def fill(cache: Cache, blocks: Sequence[Layers]) -> None:
+    """Put blocks into an empty cache, one behind the other."""
+    import torch
+
+    for layer in range(len(blocks[0])):
+        keys = torch.cat([block[layer][0] for block in blocks], dim=2)
+        values = torch.cat([block[layer][1] for block in blocks], dim=2)
+        cache.update(keys, values, layer)
+
+
+def _mirror(cache: Cache) -> Mirror | None:
+    """Where the model is spread over processes: the others keep their own heads of each block."""
+    return getattr(cache, "mirror", None)
 
 
 def _size(layers: Layers) -> int:

@@ -65,7 +65,7 @@ def models(tiny: LoadedModel) -> OneModel:
 @pytest.fixture
 def engine(models: OneModel) -> Iterator[Engine]:
     """An engine that has the tiny model loaded."""
-    made = Engine(models, Settings(prefill_chunk=16))
+    made = Engine(models, Settings(prefill_chunk=16, read_ahead=False))
     assert made.load("tiny").finished.wait(60)
     yield made
     models.gate.set()

@@ -150,7 +150,7 @@ class Shelf:
 
 def laboratory(**models: LoadedModel) -> Iterator[Lab]:
     """An engine that has the first of these models loaded; the others can be loaded by their names."""
-    engine = Engine(Shelf(**models), Settings(prefill_chunk=16))
+    engine = Engine(Shelf(**models), Settings(prefill_chunk=16, read_ahead=False))
     first = next(iter(models))
     assert engine.load(first).finished.wait(60)
     yield Lab(engine, models[first])

@@ -18,7 +18,7 @@ __all__ = ["models", "tiny"]
 
 @pytest.fixture
 def chat(fader_home: Path, models: OneModel) -> Iterator[Chat]:
-    settings = Settings(home=fader_home, prefill_chunk=16)
+    settings = Settings(home=fader_home, prefill_chunk=16, read_ahead=False)
     made = Chat(open_store(fader_home), Engine(models, settings), settings)
     assert made.engine.load("tiny").finished.wait(60)
     yield made
