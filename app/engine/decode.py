@@ -15,6 +15,7 @@ from app.engine import sampling
 from app.engine.assisted import drafting
 from app.engine.beams import BeamTotals
 from app.engine.beside import StaticStore
+from app.engine.choosing import Observer, Prepared, choose
 from app.engine.compiling import compiling
 from app.engine.exact import exact
 from app.engine.fast.proof import Decoding, told
@@ -33,16 +34,6 @@ if TYPE_CHECKING:
 
     from app.engine.prefix_cache import PrefixCache
     from app.engine.steps import Steps
-
-
-@dataclass(frozen=True, slots=True)
-class Prepared:
-    """What generate prepared for this run, for reading back: config, processors in order, criteria, prompt length in tokens."""
-
-    config: GenerationConfig
-    processors: LogitsProcessorList
-    criteria: StoppingCriteriaList
-    prompt_length: int
 
 
 class Listener(Reader, Protocol):
@@ -66,25 +57,6 @@ class Unheard:
 
     def token(self, index: int, token_id: int) -> None:
         """Not told to anybody."""
-
-
-class Observer(Protocol):
-    """Sees each step of our own loop: the trace. ``stage`` comes after each processor, in order.
-
-    ``logits`` and ``scores`` are float32 [batch, vocabulary] and belong to the loop: copy what is kept.
-    """
-
-    def outputs(self, outputs: Any) -> None:
-        """The model's whole output of this step."""
-
-    def begin(self, logits: torch.Tensor) -> None:
-        """The logits as the model gave them."""
-
-    def stage(self, name: str, scores: torch.Tensor) -> None:
-        """What the processor of this class left."""
-
-    def chosen(self, scores: torch.Tensor, tokens: list[int], draws: list[float]) -> None:
-        """The step's tokens, and the draws that picked them (none when greedy)."""
 
 
 @dataclass
@@ -240,7 +212,7 @@ class Decoder:
                 if self.observer:
                     self.observer.outputs(outputs)
                 steps.after(outputs)
-                tokens, scores = self._choose(input_ids, logits, prepared, sources)
+                tokens, scores = choose(input_ids, logits, prepared, sources, self.observer)
                 self.inside.step(config, outputs, logits, scores)
                 del outputs
                 if count > 1:  # a finished sequence is filled up
@@ -267,28 +239,6 @@ class Decoder:
             yield steps
         finally:
             steps.end()
-
-    def _choose(
-        self, input_ids: torch.Tensor, logits: torch.Tensor, prepared: Prepared, sources: list[torch.Generator]
-    ) -> tuple[torch.Tensor, torch.Tensor]:
-        import torch
-
-        if self.observer:
-            self.observer.begin(logits)
-        scores = logits
-        for processor in prepared.processors:
-            scores = processor(input_ids, scores)
-            if self.observer:
-                self.observer.stage(type(processor).__name__, scores)
-        sampling.check(scores, logits, input_ids.shape[1] - prepared.prompt_length + 1)
-        if sources:
-            numbers = sampling.draws(sources)
-            picked = [sampling.pick(row, draw) for row, draw in zip(scores, numbers, strict=True)]
-        else:
-            numbers, picked = [], scores.argmax(dim=-1).tolist()
-        if self.observer:
-            self.observer.chosen(scores, picked, numbers)
-        return torch.tensor(picked, device=input_ids.device), scores
 
 
 def _name(cache: Any) -> str:

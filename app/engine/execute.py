@@ -25,7 +25,7 @@ from app.models.quiet import hushed
 from app.parameters.resolve import Resolution, read_back, resolve
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from app.conversation import Json
     from app.engine.prefix_cache import PrefixCache
@@ -74,17 +74,27 @@ class Execution:
 
     def compute(self) -> Ended:
         """The whole run. Raises Cancelled, FaderError, or whatever the model raises."""
+        prompt, values, streamer = self.prepare()
+        result = self._generate(prompt, values)
+        if (draft := self.beside.draft) and drafts(draft, values, self.loaded.facts):
+            remember(draft, values)
+        if streamer.at_once:
+            self._take(result)
+        return self.finish()
+
+    def prepare(self) -> tuple[Prompt, Mapping[str, Json], RunStreamer]:
+        """The prompt, the effective values, and who is told of tokens. Raises FaderError."""
         self.run.append(StatusChanged(RunStatus.PREFILL))
         prompt = self._prompt()
         values = self._resolve(prompt).values
         prompt = self._heal(prompt, values)
         self.record = replace(self.record, prompt_ids=prompt.ids)
         self.streamer = self._stream(prompt, values)
-        result = self._generate(prompt, values)
-        if (draft := self.beside.draft) and drafts(draft, values, self.loaded.facts):
-            remember(draft, values)
-        if self.streamer.at_once:
-            self._take(result)
+        return prompt, values, self.streamer
+
+    def finish(self) -> Ended:
+        """The end of a run that came through."""
+        assert self.streamer is not None  # noqa: S101
         self.streamer.end()
         self._read_back()
         return end_of(self.run, self.record, self.streamer)

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     import torch
     from transformers import PreTrainedTokenizerBase
 
-    from app.engine.decode import Prepared
+    from app.engine.choosing import Prepared
     from app.engine.run import LiveRun
 
 
