@@ -38,6 +38,7 @@ class Trace:
     ``base`` float32 [n, k]: the candidates' logits before the first warper, [n, 0] when no processor came before it (they are the
     raw ones then); ``base_logsumexp`` float32 [n]; ``tail_max`` float32 [n]: the largest base logit outside the candidates.
     ``left`` int32 [n, s]: candidates after each stage. ``stage_logsumexp`` float32 [n, s]. ``draws`` float64 [n], NaN when greedy.
+    ``texts``: the bytes of each id, for tokens that no tokenizer here knows (``app.remote.tokens``); else empty.
     """
 
     stages: tuple[str, ...]
@@ -59,6 +60,7 @@ class Trace:
     left: NDArray[np.int32]
     stage_logsumexp: NDArray[np.float32]
     draws: NDArray[np.float64]
+    texts: tuple[bytes, ...] = ()
 
     def __len__(self) -> int:
         """Tokens."""
@@ -89,7 +91,9 @@ class Trace:
     def pack(self) -> bytes:
         """Compressed bytes for the store (numpy's npz, nothing pickled)."""
         buffer = io.BytesIO()
-        head = {"version": VERSION, "stages": self.stages, "vocabulary": self.vocabulary}
+        head: dict[str, Any] = {"version": VERSION, "stages": self.stages, "vocabulary": self.vocabulary}
+        if self.texts:
+            head["texts"] = [text.decode("latin-1") for text in self.texts]
         arrays = {name: getattr(self, name) for name in _ARRAYS}
         np.savez_compressed(buffer, head=np.frombuffer(json.dumps(head).encode(), np.uint8), **arrays)
         return buffer.getvalue()
@@ -107,7 +111,8 @@ class Trace:
         if head["version"] > VERSION:
             sentence = "The trace of this reply was recorded by a later version of Fader."
             raise FaderError(sentence)
-        return cls(tuple(head["stages"]), int(head["vocabulary"]), **arrays)
+        texts = tuple(text.encode("latin-1") for text in head.get("texts", ()))
+        return cls(tuple(head["stages"]), int(head["vocabulary"]), **arrays, texts=texts)
 
 
 DTYPES: dict[str, Any] = {
