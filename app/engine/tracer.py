@@ -68,7 +68,9 @@ class Tracer:
         if not self._steps or not length:
             return None
         steps = [step[index] for step in self._steps[:length]]
-        arrays = {name: np.asarray([step[name] for step in steps], dtype) for name, dtype in DTYPES.items()}
+        arrays: dict[str, Any] = {
+            name: np.asarray([step[name] for step in steps], dtype) for name, dtype in DTYPES.items()
+        }
         return Trace(tuple(self._stages), self._vocabulary, **arrays)
 
 

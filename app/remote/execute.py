@@ -32,7 +32,10 @@ if TYPE_CHECKING:
 TRIES = 4
 """A request is sent again without what the server says it doesn't take."""
 
-NOT_CONTINUED = "This server can't go on with a text that has been begun: the OpenAI interface has no way to say so (vLLM has). Regenerate the reply."
+NOT_CONTINUED = (
+    "This server can't go on with a text that has been begun: the OpenAI interface has no way to say so (vLLM has). "
+    "Regenerate the reply instead."
+)
 
 
 def execute_remote(run: LiveRun, model: RemoteModel) -> None:
