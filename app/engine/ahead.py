@@ -17,7 +17,8 @@ from app.engine.desk import reserve_for
 from app.engine.prefill import Prefill, in_chunks
 from app.engine.prompt import build_prompt
 from app.errors import Cancelled, FaderError
-from app.models.budget import free_bytes, kv_bytes_per_token
+from app.models.budget import kv_bytes_per_token
+from app.models.devices import free_bytes
 from app.models.options import LoadOptions
 from app.models.quiet import hushed
 from app.parameters.resolve import resolve

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from app.conversation import Json
+from app.models import choices
 from app.models.facts import ModelFacts
 from app.models.opening import EXPERT_FIELDS
 from app.models.options import LoadOptions
@@ -56,6 +57,7 @@ def describe(
         eos_token_ids=_eos(model),
         generation_defaults=generation_defaults(folder, model),
         fingerprint=_fingerprint(source, model, options, origin, quantization),
+        load_options=choices.as_json(options),
     )
 
 
@@ -142,7 +144,7 @@ def _fingerprint(
         "quantization": quantization,
         "double_quant": options.quantization.double_quant,
         "compute_dtype": options.quantization.compute_dtype,
-        "attention": options.attention,
+        "attention": str(model.config._attn_implementation),  # noqa: SLF001
         "device": str(model.device.type),
         "threads": torch.get_num_threads(),
         "transformers": version("transformers"),

@@ -54,3 +54,4 @@ class ModelFacts:
     eos_token_ids: tuple[int, ...] = ()
     generation_defaults: Mapping[str, Json] = EMPTY
     fingerprint: Mapping[str, Json] = EMPTY
+    load_options: Mapping[str, Json] = EMPTY

@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import asdict
 from typing import TYPE_CHECKING
+
+from app.models import copies, remembered
+from app.models.catalogue import resolve
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from threading import Event
 
     from app.conversation import Json
+    from app.models.copies import Copy
     from app.models.loading import LoadedModel
+    from app.models.options import LoadOptions
     from app.settings import Settings
 
 
@@ -24,13 +30,42 @@ class ModelService:
         self._spread = Spread(settings.tensor_parallel) if settings.tensor_parallel > 1 else None
 
     def load(
-        self, name: str, *, progress: Callable[[str, int, int], None] | None = None, cancelled: Event | None = None
+        self,
+        name: str,
+        *,
+        progress: Callable[[str, int, int], None] | None = None,
+        cancelled: Event | None = None,
+        options: LoadOptions | None = None,
     ) -> LoadedModel:
-        """Load a model. Raises ModelError or Cancelled, and RefusedInput for one that can't be spread as the settings say."""
+        """Load a model as was chosen for it, or as ``options`` say, which are remembered once it is loaded.
+
+        Raises ModelError or Cancelled, and RefusedInput for one that can't be spread as the settings say.
+        """
+        loaded = self._load(name, options or self.options(name), progress, cancelled)
+        if options is not None:
+            with suppress(OSError):  # a data folder that can't be written has been told about already
+                self.choose(name, options)
+        return loaded
+
+    def _load(
+        self,
+        name: str,
+        options: LoadOptions,
+        progress: Callable[[str, int, int], None] | None,
+        cancelled: Event | None = None,
+    ) -> LoadedModel:
         from app.models.loading import load_model
 
         load = self._spread.load if self._spread else load_model
-        return load(name, self._settings, progress=progress, cancelled=cancelled)
+        return load(name, self._settings, progress=progress, cancelled=cancelled, options=options)
+
+    def options(self, name: str) -> LoadOptions:
+        """How a model is loaded by its name alone. Raises ModelNotFound."""
+        return remembered.options_for(self._settings.home, resolve(name))
+
+    def choose(self, name: str, options: LoadOptions) -> None:
+        """Load it like this from the next time on. Raises ModelNotFound, OSError."""
+        remembered.remember(self._settings.home, resolve(name), options)
 
     def unload(self, loaded: LoadedModel) -> None:
         """Give the memory back; the object is unusable afterwards."""
@@ -39,11 +74,18 @@ class ModelService:
         free = self._spread.unload if self._spread else unload
         free(loaded)
 
-    def prepare(self, name: str, *, progress: Callable[[str, int, int], None] | None = None) -> dict[str, Json]:
+    def prepare(
+        self,
+        name: str,
+        *,
+        progress: Callable[[str, int, int], None] | None = None,
+        options: LoadOptions | None = None,
+    ) -> dict[str, Json]:
         """Make the prepared checkpoint unless a valid one is there."""
         from app.models.loading import prepare_model
 
-        return {"name": name, "folder": str(prepare_model(name, self._settings, progress=progress))}
+        given = options or self.options(name)
+        return {"name": name, "folder": str(prepare_model(name, self._settings, progress=progress, options=given))}
 
     def list(self) -> list[dict[str, Json]]:
         """What is here, as plain values."""
@@ -51,15 +93,37 @@ class ModelService:
 
         return [entry.as_json() for entry in list_models(self._settings)]
 
-    def estimate(self, name: str) -> dict[str, Json]:
+    def copies(self) -> tuple[Copy, ...]:
+        """The prepared copies on the disk."""
+        return copies.every(self._settings.cache)
+
+    def remove_copy(self, name: str) -> Copy:
+        """Delete one of them by its folder's name. Raises NotFound."""
+        return copies.remove(self._settings.cache, name)
+
+    def estimate(self, name: str, options: LoadOptions | None = None) -> dict[str, Json]:
         """Memory a load would need against what is free, with a verdict."""
         from app.models.budget import estimate
 
-        return asdict(estimate(name, self._settings))
+        return asdict(estimate(name, self._settings, options=options or self.options(name)))
 
-    def measure(self, name: str, *, progress: Callable[[str, int, int], None] | None = None) -> dict[str, Json]:
-        """Load, report what the model really is, free it again."""
-        loaded = self.load(name, progress=progress)
-        report: dict[str, Json] = {"name": name, **asdict(loaded.report), "fingerprint": dict(loaded.facts.fingerprint)}
+    def measure(
+        self,
+        name: str,
+        *,
+        progress: Callable[[str, int, int], None] | None = None,
+        options: LoadOptions | None = None,
+    ) -> dict[str, Json]:
+        """Load, report what the model really is, free it again; nothing is remembered."""
+        loaded = self._load(name, options or self.options(name), progress)
+        facts = loaded.facts
+        report: dict[str, Json] = {
+            "name": name,
+            **asdict(loaded.report),
+            "options": dict(facts.load_options),
+            "attention": facts.attention,
+            "device": facts.device,
+            "fingerprint": dict(facts.fingerprint),
+        }
         self.unload(loaded)
         return report

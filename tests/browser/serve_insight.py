@@ -34,7 +34,14 @@ ASKED: dict[str, Json] = {
 class Tiny:
     """``Models`` that loads one tiny model, written where the test says or anew; TINY_FAMILY=ernie makes it a mixture of experts."""
 
-    def load(self, name: str, *, progress: Callable[[str, int, int], None], cancelled: Event) -> LoadedModel:
+    def load(
+        self,
+        name: str,
+        *,
+        progress: Callable[[str, int, int], None],
+        cancelled: Event,
+        options: LoadOptions | None = None,
+    ) -> LoadedModel:
         folder = Path(os.environ.get("TINY_MODEL") or tempfile.mkdtemp()) / "tiny"
         if not folder.exists():
             (tiny_ernie_moe if os.environ.get("TINY_FAMILY") == "ernie" else tiny_llama)(folder)

@@ -16,6 +16,7 @@ from app.chat import Chat
 from app.engine.desk import Desk
 from app.engine.engine import Engine as RealEngine
 from app.engine.engine import ModelStatus
+from app.models.options import LoadOptions
 from app.settings import Settings
 from storage import open_store
 from tests.ui.fakes import FACTS, FakeEngine
@@ -46,7 +47,7 @@ class Engine(FakeEngine):
         self.desk = Desk(TOKENIZER, LARGE)
         self.model = ModelStatus("ready", "fake", LARGE)
 
-    def load(self, name: str) -> None:
+    def load(self, name: str, options: LoadOptions | None = None) -> None:
         self.model = ModelStatus("ready", name, SMALL if name == "small" else LARGE)
 
 

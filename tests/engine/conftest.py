@@ -15,6 +15,7 @@ from app.engine.engine import Engine
 from app.engine.run import RunRequest
 from app.errors import ModelError
 from app.models.loading import LoadedModel
+from app.models.options import LoadOptions
 from app.models.service import ModelService
 from app.settings import Settings
 from tests.models.tiny import tiny_llama
@@ -36,7 +37,14 @@ class OneModel:
     gate: Event = field(default_factory=Event)
     loads: list[str] = field(default_factory=list)
 
-    def load(self, name: str, *, progress: Callable[[str, int, int], None], cancelled: Event) -> LoadedModel:
+    def load(
+        self,
+        name: str,
+        *,
+        progress: Callable[[str, int, int], None],
+        cancelled: Event,
+        options: LoadOptions | None = None,
+    ) -> LoadedModel:
         self.loads.append(name)
         progress("Reading", 1, 2)
         while not self.gate.wait(0.01):

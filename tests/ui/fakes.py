@@ -14,6 +14,7 @@ from app.engine.run import LiveRun, RunRequest
 from app.engine.text import Kind
 from app.models.facts import ModelFacts
 from app.models.loading import LoadedModel
+from app.models.options import LoadOptions
 
 FACTS = ModelFacts("fake", "Fake 1B", "FakeForCausalLM", 2048, 1000, 2, quantization="nf4")
 
@@ -66,7 +67,7 @@ class FakeEngine:
         with self._lock:
             return tuple(self._waiting)
 
-    def load(self, name: str) -> None:
+    def load(self, name: str, options: LoadOptions | None = None) -> None:
         self.model = replace(self.model, name=name)
 
     def unload(self) -> None:
