@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from app.engine.desk import Desk
     from app.engine.line import Job
     from app.models.loading import LoadedModel
+    from app.models.options import LoadOptions
     from app.settings import Settings
 
 __all__ = ["MESSAGE_NO_MODEL", "Engine", "LoadJob", "ModelStatus", "Models"]
@@ -79,9 +80,9 @@ class Engine:
         """Runs that have not ended, the current one first."""
         return tuple(job for job in self._line.jobs() if isinstance(job, LiveRun) and not job.ended)
 
-    def load(self, name: str) -> LoadJob:
-        """Queue the loading of a model; the previous one stays usable until then, and afterwards if loading fails."""
-        return self._enqueue(LoadJob(name))
+    def load(self, name: str, options: LoadOptions | None = None) -> LoadJob:
+        """Queue the loading of a model, as was chosen for it before or as ``options`` say; the previous one stays usable until then."""
+        return self._enqueue(LoadJob(name, options=options))
 
     def unload(self) -> LoadJob:
         """Queue the freeing of the model."""
@@ -214,9 +215,12 @@ class Engine:
             if job.name is None:
                 free = self.held.free_draft if job.draft else self.held.free
                 free()
-            elif not job.cancelled.is_set():
-                put = self.held.put_draft if job.draft else self.held.put
-                put(job.name, job.cancelled)
+            elif job.cancelled.is_set():
+                pass
+            elif job.draft:
+                self.held.put_draft(job.name, job.cancelled)
+            else:
+                self.held.put(job.name, job.cancelled, options=job.options)
         except FaderError as error:
             job.error = error
         finally:

@@ -1,6 +1,7 @@
 """The model in memory, with what belongs to it: its prefix cache, its draft, its desk. Only the engine's thread changes it.
 
 Loading is safe: another model takes the place only once it is ready, and a load that fails or is stopped leaves the previous one in use.
+Where memory doesn't hold both, the previous one is freed first; if the load fails then, it comes back with the next message.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from typing import TYPE_CHECKING, Protocol, TypeAlias
 from app.engine.beside import Beside
 from app.engine.desk import Desk
 from app.engine.prefix_cache import PrefixCache
-from app.errors import Cancelled, FaderError, NoModel
+from app.errors import Cancelled, FaderError, NoModel, OutOfMemory
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
 
     from app.models.facts import ModelFacts
     from app.models.loading import LoadedModel
+    from app.models.options import LoadOptions
     from app.settings import Settings
 
 MESSAGE_NO_MODEL = "No model is loaded. Choose one under “Models”, or start Fader with --model."
@@ -30,8 +32,10 @@ Report: TypeAlias = "Callable[[str, int, int], None]"
 class Models(Protocol):
     """Loads and frees models; ``app.models`` fulfils it."""
 
-    def load(self, name: str, *, progress: Report, cancelled: Event) -> LoadedModel:
-        """Load by name. Raises ModelError or Cancelled."""
+    def load(
+        self, name: str, *, progress: Report, cancelled: Event, options: LoadOptions | None = None
+    ) -> LoadedModel:
+        """Load by name, as ``options`` say or as was chosen for it before. Raises ModelError or Cancelled."""
 
     def unload(self, loaded: LoadedModel) -> None:
         """Give the memory back."""
@@ -52,10 +56,11 @@ class ModelStatus:
 
 @dataclass(frozen=True, slots=True)
 class Resting:
-    """What was freed after a pause and comes back when it is wanted."""
+    """What was freed, after a pause or to make room, and comes back when it is wanted."""
 
     name: str
     draft: str | None
+    made_room: bool = False
 
 
 class HeldModel:
@@ -88,14 +93,16 @@ class HeldModel:
             raise NoModel(self.status.detail or MESSAGE_NO_MODEL)
         return self.loaded
 
-    def put(self, name: str, cancelled: Event, report: Report | None = None) -> None:
-        """Load ``name`` beside the previous model and put it in its place; on failure the previous one stays."""
+    def put(
+        self, name: str, cancelled: Event, report: Report | None = None, options: LoadOptions | None = None
+    ) -> None:
+        """Load ``name`` beside the previous model, or in its place where memory holds only one. Raises ModelError or Cancelled."""
         previous = self.status
         self.status = ModelStatus("loading", name, previous.facts if self.loaded else None, f"Loading {name}")
         try:
-            fresh = self.models.load(name, progress=self._telling(report), cancelled=cancelled)
+            fresh = self._fetched(name, cancelled, self._telling(report), options)
         except Cancelled:
-            self.status = previous
+            self.status = self._after_cancel(previous, name)
             raise
         except FaderError as error:
             self.status = self._after_failure(previous, str(error))
@@ -105,6 +112,25 @@ class HeldModel:
             self.status = self._after_failure(previous, sentence)
             raise NoModel(sentence) from error
         self._take(name, fresh)
+
+    def _fetched(self, name: str, cancelled: Event, progress: Report, options: LoadOptions | None) -> LoadedModel:
+        try:
+            return self.models.load(name, progress=progress, cancelled=cancelled, options=options)
+        except OutOfMemory as error:
+            held = self.loaded.report.resident_bytes if self.loaded else 0
+            if not held or (error.missing is not None and error.missing > held):
+                raise
+            self._make_room(name)
+        return self.models.load(name, progress=progress, cancelled=cancelled, options=options)
+
+    def _make_room(self, name: str) -> None:
+        """Free the model that is in memory for the sake of ``name``."""
+        assert self.loaded is not None  # noqa: S101
+        leaving, draft = self.loaded.facts, self.beside.draft
+        detail = f"Memory doesn’t hold both models: unloading {leaving.label} first"
+        self.status = ModelStatus("loading", name, None, detail)
+        self._exchange(None)
+        self._resting = Resting(leaving.name, draft.name if draft else None, made_room=True)
 
     def _telling(self, report: Report | None) -> Report:
         def progress(what: str, done: int, total: int) -> None:
@@ -137,8 +163,19 @@ class HeldModel:
 
     def _after_failure(self, previous: ModelStatus, sentence: str) -> ModelStatus:
         if self.loaded is None:
-            return ModelStatus("failed", None, None, sentence)
+            return ModelStatus("failed", None, None, f"{sentence}{self._absence()}")
         return ModelStatus("ready", previous.name, self.loaded.facts, f"{sentence} The previous model is still in use.")
+
+    def _after_cancel(self, previous: ModelStatus, name: str) -> ModelStatus:
+        if self.loaded is None and (absence := self._absence()):
+            return ModelStatus("none", detail=f"Loading {name} was cancelled.{absence}")
+        return previous
+
+    def _absence(self) -> str:
+        """What became of the model that was freed to make room, as a further sentence; empty when none was."""
+        if self._resting is None or not self._resting.made_room:
+            return ""
+        return f" {self._resting.name} was unloaded to make room; it loads again with your next message."
 
     def put_draft(self, name: str, cancelled: Event) -> None:
         """Free the draft and load this one beside the model, which stays ready whatever happens. Raises ModelError or Cancelled."""

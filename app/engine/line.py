@@ -16,15 +16,17 @@ from app.engine.score import Question
 if TYPE_CHECKING:
     from app.engine.events import Ended
     from app.errors import FaderError
+    from app.models.options import LoadOptions
 
 
 @dataclass(eq=False)
 class LoadJob:
-    """A queued load or (name None) unload, of the model or of the draft beside it; ``finished`` is set when it is over, ``error``
-    says why it failed."""
+    """A queued load or (name None) unload, of the model or of the draft beside it; ``options`` None: as was chosen for it before.
+    ``finished`` is set when it is over, ``error`` says why it failed."""
 
     name: str | None
     draft: bool = False
+    options: LoadOptions | None = None
     finished: Event = field(default_factory=Event)
     cancelled: Event = field(default_factory=Event)
     error: FaderError | None = None
