@@ -144,7 +144,7 @@ class HeldModel:
         from app.engine.fast.proof import decoding_for
 
         self.status = replace(self.status, detail="Trying the fast step")
-        decoding = decoding_for(fresh.model, wanted=self._fast_step)
+        decoding = decoding_for(fresh, wanted=self._fast_step)
         _forget_own_settings(fresh)
         self._exchange(fresh)
         self.beside.decoding = decoding

@@ -196,7 +196,7 @@ def _weigh_empty(
     experts = {
         f"{name}.{weight}"
         for name, module in model.named_modules()
-        if can_be_4bit(module, "canonical")
+        if can_be_4bit(module)
         for weight in WEIGHTS
     }
     parameters = largest = 0

@@ -1,7 +1,8 @@
 """Mixture-of-experts weights in 4 bits: one module that stands in for transformers' fused experts and unpacks only what is used.
 
-A token is multiplied with the experts it is routed to, straight from their 4-bit weights; when many tokens meet the same expert it
-is unpacked once and multiplied densely. Which of the two depends on the number of rows only, so results are reproducible.
+A token is multiplied with the experts it is routed to, with the project's kernels straight from their 4-bit weights; when many tokens
+meet the same expert it is unpacked once and multiplied densely. Which of the two depends on the number of rows only, so results are
+reproducible. Without kernels (on a GPU, or where none could be built) an expert is always unpacked first.
 """
 
 from __future__ import annotations
@@ -12,16 +13,19 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import nn
 
-from app.models.packing import BLOCKSIZE, Layout, dense_from_rows, fits, levels, unpack
+from app.models.packing import BLOCKSIZE, fits, levels, unpack
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
+
+    from app.native.library import Kernels
+    from app.native.weights import Weight
 
 WEIGHTS = ("gate_up_proj", "down_proj")
 SCALES = "_absmax"
 
 
-def can_be_4bit(module: nn.Module, layout: Layout) -> bool:
+def can_be_4bit(module: nn.Module) -> bool:
     """Whether a module is a fused-experts module of the library's common form: [experts, 2 x inner, hidden] and its way back.
 
     Transposed, interleaved, biased and ungated variants (seven of 69 architectures) are left alone.
@@ -31,7 +35,7 @@ def can_be_4bit(module: nn.Module, layout: Layout) -> bool:
         return False
     shapes = [getattr(module, name, torch.empty(0)).shape for name in WEIGHTS]
     return not getattr(module, "has_post_expert_norm", False) and all(
-        len(shape) == 3 and fits(shape[1], shape[2], layout) for shape in shapes
+        len(shape) == 3 and fits(shape[2]) for shape in shapes
     )
 
 
@@ -41,19 +45,17 @@ class FourBitExperts(nn.Module):
     ``gate_up_proj`` uint8 [experts, 2 x inner, hidden/2] and ``down_proj`` uint8 [experts, hidden, inner/2], each with ``…_absmax``.
     """
 
-    def __init__(self, original: nn.Module, scheme: str, layout: Layout, dtype: torch.dtype) -> None:
+    def __init__(self, original: nn.Module, scheme: str, dtype: torch.dtype) -> None:
         super().__init__()
         plain = {name: value for name, value in vars(original).items() if not name.startswith("_")}
         vars(self).update({name: value for name, value in plain.items() if name != "training"})
         for name, child in original.named_children():
             self.add_module(name, child)
         self.scheme = scheme
-        self.layout: Layout = layout
         self.compute_dtype = dtype
         kind: Any = type(original)
         self._gate = kind._apply_gate  # noqa: SLF001  (some architectures bring their own)
-        self.code = levels(scheme)
-        self.dense_from_rows = dense_from_rows()
+        self._kernels: dict[str, list[Weight]] = {}
         for name in WEIGHTS:
             self._placeholders(name, getattr(original, name))
         self.num_experts = len(getattr(original, WEIGHTS[0]))
@@ -62,9 +64,8 @@ class FourBitExperts(nn.Module):
         """Parameters of the final shapes and dtypes on the weight's device, to be filled by the loader."""
         experts, rows, columns = weight.shape
         blocks = columns // BLOCKSIZE
-        scale_shape = (experts, rows, blocks) if self.layout == "canonical" else (experts, blocks, rows)
         codes = torch.empty(experts, rows, columns // 2, dtype=torch.uint8, device=weight.device)
-        scales = torch.empty(scale_shape, dtype=self.compute_dtype, device=weight.device)
+        scales = torch.empty(experts, rows, blocks, dtype=self.compute_dtype, device=weight.device)
         self.register_parameter(name, nn.Parameter(codes, requires_grad=False))
         self.register_parameter(name + SCALES, nn.Parameter(scales, requires_grad=False))
 
@@ -92,26 +93,35 @@ class FourBitExperts(nn.Module):
                 yield expert, by_expert[start : start + count]
             start += count
 
+    def use(self, kernels: Kernels) -> None:
+        """Multiply with the kernels from now on; once the weights are loaded, and only on a CPU."""
+        from app.native.weights import from_levels
+
+        table = levels(self.scheme)
+        for name in WEIGHTS:
+            pairs = zip(getattr(self, name), getattr(self, name + SCALES), strict=True)
+            self._kernels[name] = [from_levels(kernels, codes, scales, table) for codes, scales in pairs]
+
+    def kernels(self, name: str) -> list[Weight]:
+        """``gate_up_proj`` or ``down_proj`` of each expert as the kernels read it; empty without kernels."""
+        return self._kernels.get(name, [])
+
     def _product(self, rows: torch.Tensor, name: str, expert: int) -> torch.Tensor:
         """Rows [n, columns] times one expert's weight: [n, rows of the weight], in the rows' dtype."""
-        codes = getattr(self, name)[expert]
-        scales = getattr(self, name + SCALES)[expert]
-        if self.layout == "canonical" or rows.shape[0] >= self.dense_from_rows:
-            return nn.functional.linear(rows, unpack(codes, scales, self.scheme, self.layout, rows.dtype))
-        ops: Any = torch.ops.bitsandbytes
-        shape = (codes.shape[0], codes.shape[1] * 2)
-        product: torch.Tensor = ops.gemv_4bit.default(rows, codes, shape, scales, self.code, BLOCKSIZE)
-        return product
+        if self._kernels:
+            return self._kernels[name][expert].apply(rows)
+        codes, scales = getattr(self, name)[expert], getattr(self, name + SCALES)[expert]
+        return nn.functional.linear(rows, unpack(codes, scales, self.scheme, rows.dtype))
 
     def unpacked(self, name: str) -> torch.Tensor:
         """All experts of ``gate_up_proj`` or ``down_proj`` in the compute dtype, as the stock module holds them."""
         pairs = zip(getattr(self, name), getattr(self, name + SCALES), strict=True)
-        return torch.stack([unpack(c, s, self.scheme, self.layout, self.compute_dtype) for c, s in pairs])
+        return torch.stack([unpack(codes, scales, self.scheme, self.compute_dtype) for codes, scales in pairs])
 
 
-def replace_experts(model: PreTrainedModel, scheme: str, layout: Layout, dtype: torch.dtype) -> int:
+def replace_experts(model: PreTrainedModel, scheme: str, dtype: torch.dtype) -> int:
     """Put a FourBitExperts in place of every experts module that can be 4-bit (before the weights are loaded); how many."""
-    found = [(name, module) for name, module in model.named_modules() if can_be_4bit(module, layout)]
+    found = [(name, module) for name, module in model.named_modules() if can_be_4bit(module)]
     for name, module in found:
-        model.set_submodule(name, FourBitExperts(module, scheme, layout, dtype))
+        model.set_submodule(name, FourBitExperts(module, scheme, dtype))
     return len(found)

@@ -34,17 +34,16 @@ _STOCK_ONLY = ("load_in_4bit", "load_in_8bit", "_load_in_4bit", "_load_in_8bit",
 
 @register_quantization_config(METHOD)
 class Experts4bitConfig(BitsAndBytesConfig):
-    """BitsAndBytesConfig plus the experts' ``layout``. Its dict never says load_in_4bit: the library would take it for its own."""
+    """BitsAndBytesConfig whose dict never says load_in_4bit: the library would take it for its own."""
 
     quant_method: Any
     bnb_4bit_quant_type: str
     bnb_4bit_compute_dtype: torch.dtype
 
-    def __init__(self, layout: str = "canonical", **fields: Any) -> None:
+    def __init__(self, **fields: Any) -> None:
         stock: Any = super().__init__
         stock(load_in_4bit=True, **{n: v for n, v in fields.items() if n not in _STOCK_ONLY})
         self.quant_method = METHOD
-        self.layout = layout
 
     def to_dict(self) -> dict[str, Any]:
         """For config.json."""
@@ -65,7 +64,7 @@ class Experts4bitQuantizer(Bnb4BitHfQuantizer):
         stock: Any = super()._process_model_before_weight_loading
         stock(model, device_map, **kwargs)
         config: Any = self.quantization_config
-        replace_experts(model, config.bnb_4bit_quant_type, config.layout, config.bnb_4bit_compute_dtype)
+        replace_experts(model, config.bnb_4bit_quant_type, config.bnb_4bit_compute_dtype)
 
     def param_needs_quantization(self, model: PreTrainedModel, param_name: str, **kwargs: Any) -> bool:
         """True for what QuantizeParameter is to see."""
@@ -183,7 +182,7 @@ def _quantize_each(module: FourBitExperts, weights: Iterable[torch.Tensor]) -> t
     codes: torch.Tensor | None = None
     scales: torch.Tensor | None = None
     for number, weight in enumerate(weights):
-        one, its_scales = quantize(weight.to(module.compute_dtype), module.scheme, module.layout)
+        one, its_scales = quantize(weight.to(module.compute_dtype), module.scheme)
         if codes is None or scales is None:
             codes = torch.empty((module.num_experts, *one.shape), dtype=one.dtype, device=one.device)
             scales = torch.empty((module.num_experts, *its_scales.shape), dtype=its_scales.dtype, device=one.device)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import ctypes
 import gc
+import logging
 import sys
 import time
 from collections.abc import Callable
@@ -19,7 +20,6 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from app.errors import ModelDamaged
 from app.models.catalogue import resolve
-from app.models.dense_prefill import prefill_densely
 from app.models.describe import describe, round_trip_warning
 from app.models.facts import ModelFacts
 from app.models.measure import LoadReport, PeakMemory, Weights, weigh
@@ -34,6 +34,9 @@ from app.settings import Settings
 if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
+    from app.native.library import Kernels
+
+log = logging.getLogger(__name__)
 _NAMED = 3
 
 
@@ -53,6 +56,8 @@ class LoadedModel:
     facts: ModelFacts
     report: LoadReport
     lost: Callable[[], str | None] = _never
+    kernels: Kernels | None = None
+    without_kernels: str = ""
 
 
 Opener: TypeAlias = "Callable[[Path, LoadOptions, Watch], PreTrainedModel]"
@@ -78,24 +83,44 @@ def load_model(
     source = resolve(name)
     with translated(source.label):
         with listening() as heard, PeakMemory() as peak:
-            checkpoint, model, tokenizer = _ready(source, settings, options, watch, opener)
+            checkpoint, model, tokenizer, (kernels, without) = _ready(source, settings, options, watch, opener)
         weights = weigh(model)
         for warning in (*checkpoint.notices, *_doubts(tokenizer, weights.plain, options)):
             hear(heard, warning)
         facts = describe(source, checkpoint.folder, model, tokenizer, options, checkpoint.origin)
-    return LoadedModel(model, tokenizer, facts, _report(weights, peak.nbytes, time.monotonic() - started, heard))
+    report = _report(weights, peak.nbytes, time.monotonic() - started, heard)
+    return LoadedModel(model, tokenizer, facts, report, kernels=kernels, without_kernels=without)
 
 
 def _ready(
     source: Source, settings: Settings, options: LoadOptions, watch: Watch, opener: Opener | None
-) -> tuple[Checkpoint, PreTrainedModel, PreTrainedTokenizerBase]:
+) -> tuple[Checkpoint, PreTrainedModel, PreTrainedTokenizerBase, tuple[Kernels | None, str]]:
     """What takes long and can fail, in a frame of its own: an error lets go of what it holds."""
     checkpoint = checkpoint_for(source, settings, options, watch)
     model, tokenizer = _open(checkpoint, options, watch, opener)
+    kernels = _with_kernels(model, settings)
     watch.step("Warming up")
     warm_up(model)
-    prefill_densely(model)
-    return checkpoint, model, tokenizer
+    return checkpoint, model, tokenizer, kernels
+
+
+def _with_kernels(model: PreTrainedModel, settings: Settings) -> tuple[Kernels | None, str]:
+    """The kernels that the model computes with from now on, or why there are none."""
+    from app.models.kernel_layers import compute_with
+    from app.native.build import NotBuilt
+    from app.native.library import open_kernels
+
+    if (processes := getattr(model, "tp_size", None) or 1) > 1:
+        return None, f"not for a model spread over {processes} processes"
+    if model.device.type != "cpu":
+        return None, f"not for {model.device.type}"
+    try:
+        kernels = open_kernels(settings.cache)
+    except NotBuilt as reason:
+        log.warning("Without kernels: %s", reason)
+        return None, str(reason)
+    compute_with(model, kernels)
+    return kernels, ""
 
 
 def _report(weights: Weights, peak_bytes: int, seconds: float, warnings: list[str]) -> LoadReport:

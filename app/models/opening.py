@@ -7,9 +7,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from app.errors import ModelDamaged
-from app.models.devices import cards_for, device_map
+from app.models.devices import device_map
 from app.models.options import LoadOptions
-from app.models.packing import Layout, best_layout
 
 if TYPE_CHECKING:
     from transformers import BitsAndBytesConfig, PreTrainedModel
@@ -35,15 +34,10 @@ def bitsandbytes_config(options: LoadOptions, *, experts: bool) -> BitsAndBytesC
         "bnb_4bit_use_double_quant": options.quantization.double_quant,
     }
     if experts:
-        return Experts4bitConfig(layout=layout_for(options), **fields)
+        return Experts4bitConfig(**fields)
     stock: Any = BitsAndBytesConfig  # its __init__ has no types
     made: BitsAndBytesConfig = stock(load_in_4bit=True, **fields)
     return made
-
-
-def layout_for(options: LoadOptions) -> Layout:
-    """How 4-bit experts are laid out on the device that will compute."""
-    return best_layout("cuda" if cards_for(options) else "cpu", options.quantization.compute_dtype)
 
 
 def has_experts(config: Any) -> bool:

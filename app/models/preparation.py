@@ -13,7 +13,7 @@ from app.models import gguf_source, hub, prepared
 from app.models.budget import refuse_if_too_large, refuse_unpacking
 from app.models.builtin import builtin_gguf, recommend, recorded_sha256
 from app.models.folder import check_folder, weight_files
-from app.models.opening import layout_for, open_model
+from app.models.opening import open_model
 from app.models.options import LoadOptions
 from app.models.source import Source, SourceKind
 from app.models.watch import Watch
@@ -91,7 +91,7 @@ def _from_gguf(source: Source, file: Path, target: Path, options: LoadOptions, w
     known = found.manifest.get("stamp") == stamp if found else False
     digest = str(found.manifest["source"].get("sha256")) if found and known else prepared.sha256(file)
     origin = {"file": file.name, "sha256": digest}
-    wanted = prepared.expected(origin, options.quantization, layout_for(options))
+    wanted = prepared.expected(origin, options.quantization)
     reason = prepared.why_unusable(target, wanted) if target.exists() else ""
     if reason is None:
         return Checkpoint(target, _origin_of(target, origin))
@@ -125,7 +125,7 @@ def _from_folder(
     source: Source, folder: Path, on_disk: int, target: Path, options: LoadOptions, watch: Watch
 ) -> Checkpoint:
     origin = _folder_state(source, folder)
-    wanted = prepared.expected(origin, options.quantization, layout_for(options))
+    wanted = prepared.expected(origin, options.quantization)
     reason = prepared.why_unusable(target, wanted) if target.exists() else ""
     if reason is None:
         return Checkpoint(target, _origin_of(target, origin))

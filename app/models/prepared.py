@@ -24,7 +24,7 @@ from app.conversation import Json
 from app.models.options import Quantization
 from app.models.source import Source, SourceKind
 
-FORMAT = 3
+FORMAT = 4
 MANIFEST = "manifest.json"
 LIBRARIES = ("transformers", "bitsandbytes")
 ALWAYS_HASHED_BELOW = 1 << 30
@@ -76,13 +76,12 @@ def library_versions() -> dict[str, str]:
     return found
 
 
-def expected(source_state: Mapping[str, Json], quantization: Quantization, layout: str) -> dict[str, Json]:
-    """The part of a manifest that must be equal for a checkpoint to be used. ``layout``: of 4-bit experts on this machine."""
+def expected(source_state: Mapping[str, Json], quantization: Quantization) -> dict[str, Json]:
+    """The part of a manifest that must be equal for a checkpoint to be used."""
     return {
         "format": FORMAT,
         "source": dict(source_state),
         "quantization": quantization.as_json(),
-        "layout": layout,
         "libraries": library_versions(),
     }
 
@@ -116,7 +115,6 @@ _DIFFERS: Mapping[str, str] = {
     "format": "it was prepared by another version of Fader",
     "source": "the model it was made from has changed",
     "quantization": "it was made with other settings",
-    "layout": "it was made for another kind of processor",
     "libraries": "it was made with other versions of the libraries",
 }
 

@@ -19,9 +19,10 @@ from app.insight.replay import compare as hold_against
 from app.insight.replay import request_for as replay_of
 from app.models.loading import LoadedModel
 from app.models.service import ModelService
+from app.native.library import Kernels
 from app.settings import Settings
 from tests.engine.conftest import OneModel, request_for
-from tests.models.tiny import tiny_decoder, tiny_ernie_moe, tiny_llama
+from tests.models.tiny import tiny_decoder, tiny_ernie_moe, tiny_llama, tiny_mixtral, tiny_olmoe
 
 LLAMA3 = {
     "rope_type": "llama3",
@@ -42,72 +43,67 @@ VARIANTS: dict[str, dict[str, Any]] = {
 }
 
 
-@pytest.fixture(scope="module")
-def served(tiny: LoadedModel) -> None:
-    """Skip on a processor that the step isn't for; that it gives way there is tested below."""
-    if reason := why_not(tiny.model):
-        pytest.skip(reason)
+def kernels_of(loaded: LoadedModel) -> Kernels:
+    assert loaded.kernels is not None, loaded.without_kernels
+    return loaded.kernels
 
 
 def load(folder: Path, cache: Path) -> LoadedModel:
     return ModelService(Settings(cache=cache)).load(str(folder))
 
 
-@pytest.mark.usefixtures("served")
 @pytest.mark.parametrize("name", VARIANTS)
 def test_every_kind_of_llama_agrees_with_its_stock_forward(name: str, tmp_path: Path, shared_cache: Path) -> None:
-    model = load(tiny_llama(tmp_path / "m", **VARIANTS[name]), shared_cache).model
+    loaded = load(tiny_llama(tmp_path / "m", **VARIANTS[name]), shared_cache)
+    model = loaded.model
     with torch.no_grad():
         for parameter, tensor in model.named_parameters():
             if parameter.endswith("bias"):
                 tensor.copy_(torch.linspace(-1, 1, tensor.numel()))
     assert why_not(model) is None
-    found = compare(model, FastStep(model), 64)
+    found = compare(model, FastStep(model, kernels_of(loaded)), 64)
     assert found.greedy >= 0.98
     assert found.divergence < 0.01
 
 
-@pytest.mark.usefixtures("served")
 @pytest.mark.parametrize("family", ["Mistral", "Qwen2", "Qwen3", "Ernie4_5"])
 def test_relatives_of_llama_agree_with_their_stock_forward(family: str, tmp_path: Path, shared_cache: Path) -> None:
     more: dict[str, Any] = {"sliding_window": None} if family == "Mistral" else {}
-    model = load(tiny_decoder(tmp_path / "m", family, **more), shared_cache).model
+    loaded = load(tiny_decoder(tmp_path / "m", family, **more), shared_cache)
+    model = loaded.model
     with torch.no_grad():  # make what this family alone has count
         for parameter, tensor in model.named_parameters():
             if parameter.endswith(("bias", "q_norm.weight", "k_norm.weight")):
                 tensor.copy_(torch.linspace(0.5, 1.5, tensor.numel()))
     assert why_not(model) is None
-    found = compare(model, FastStep(model), 64)
+    found = compare(model, FastStep(model, kernels_of(loaded)), 64)
     assert found.greedy >= 0.98
     assert found.divergence < 0.01
 
 
-@pytest.mark.usefixtures("served")
 def test_the_trial_notices_positions_turned_the_wrong_way(
     tmp_path: Path, shared_cache: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("app.engine.fast.positions._NEIGHBOURS", ())
-    decoding = decoding_for(load(tiny_decoder(tmp_path / "m", "Ernie4_5"), shared_cache).model)
+    monkeypatch.setattr("app.engine.fast.step.NEIGHBOURS", ())
+    decoding = decoding_for(load(tiny_decoder(tmp_path / "m", "Ernie4_5"), shared_cache))
     assert decoding.step is None
     assert "agreement" in (decoding.reason or "")
 
 
 def test_a_sliding_window_stays_with_the_library(tmp_path: Path, shared_cache: Path) -> None:
-    model = load(tiny_decoder(tmp_path / "m", "Mistral", sliding_window=32), shared_cache).model
-    assert decoding_for(model).reason == "not with a sliding window"
+    loaded = load(tiny_decoder(tmp_path / "m", "Mistral", sliding_window=32), shared_cache)
+    assert decoding_for(loaded).reason == "not with a sliding window"
 
 
-@pytest.mark.usefixtures("served")
 def test_the_builtin_model_agrees_and_is_served(shared_cache: Path) -> None:
     loaded = ModelService(Settings(cache=shared_cache)).load("builtin")
-    decoding = decoding_for(loaded.model)
+    decoding = decoding_for(loaded)
     assert decoding.step is not None
     assert compare(loaded.model, decoding.step, 64).enough
 
 
-@pytest.mark.usefixtures("served")
 def test_the_buffer_grows_without_a_seam(tiny: LoadedModel) -> None:
-    step = FastStep(tiny.model)
+    step = FastStep(tiny.model, kernels_of(tiny))
     fresh, length = torch.arange(ROOM + 8) % 300, ROOM - 4
     grown = _logits(step, tiny.model, fresh, length)
     stock = tiny.model(fresh[None]).logits[0, length:].float()
@@ -127,54 +123,54 @@ def _logits(step: FastStep, model: Any, ids: torch.Tensor, length: int) -> torch
     return rows
 
 
-@pytest.mark.usefixtures("served")
-def test_without_the_private_kernel_the_public_operator_gives_the_same_bits(
-    tiny: LoadedModel, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    ids = torch.arange(20) * 7 % 300
-    direct = FastStep(tiny.model)
-    monkeypatch.setattr("app.engine.fast.products._kernel", lambda: None)
-    public = FastStep(tiny.model)
-    assert (direct.direct, public.direct) == (True, False)
-    assert torch.equal(_logits(direct, tiny.model, ids, 8), _logits(public, tiny.model, ids, 8))
-
-
-@pytest.mark.usefixtures("served")
-def test_a_kernel_that_computes_something_else_is_not_used(tiny: LoadedModel, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("app.engine.fast.products._kernel", lambda: lambda *_: None)
-    assert not FastStep(tiny.model).direct
-
-
-@pytest.mark.usefixtures("served")
-def test_merging_leaves_the_stock_forward_as_it_was(tmp_path: Path, shared_cache: Path) -> None:
-    model, ids = load(tiny_llama(tmp_path / "m", seed=3), shared_cache).model, torch.arange(9)[None]
+def test_the_step_leaves_the_stock_forward_as_it_was(tmp_path: Path, shared_cache: Path) -> None:
+    loaded, ids = load(tiny_llama(tmp_path / "m", seed=3), shared_cache), torch.arange(9)[None]
     with torch.no_grad():
-        before = model(ids).logits
-        FastStep(model)
-        assert torch.equal(model(ids).logits, before)
+        before = loaded.model(ids).logits
+        FastStep(loaded.model, kernels_of(loaded))
+        assert torch.equal(loaded.model(ids).logits, before)
 
 
-def test_experts_and_attention_of_another_kind_stay_with_the_library(
-    tmp_path: Path, tiny: LoadedModel, shared_cache: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    experts = decoding_for(load(tiny_ernie_moe(tmp_path / "moe"), shared_cache).model)
-    assert (experts.step, experts.reason) == (None, "not for models of type ernie4_5_moe")
-    monkeypatch.setattr(tiny.model.config, "_attn_implementation", "eager")
-    assert decoding_for(tiny.model).reason == "not with eager attention"
+@pytest.mark.parametrize("make", [tiny_ernie_moe, tiny_mixtral])
+def test_mixtures_of_experts_agree_with_their_stock_forward(make: Any, tmp_path: Path, shared_cache: Path) -> None:
+    """Also the correction bias, which sways the choice of experts and not their weights."""
+    loaded = load(make(tmp_path / "moe"), shared_cache)
+    found = compare(loaded.model, FastStep(loaded.model, kernels_of(loaded)), 64)
+    assert found.greedy >= 0.98
+    assert found.divergence < 0.01
 
 
-@pytest.mark.usefixtures("served")
+def test_threads_change_no_bit(tiny: LoadedModel) -> None:
+    kernels = kernels_of(tiny)
+    step, ids, before = FastStep(tiny.model, kernels), torch.arange(20) * 7 % 300, kernels.threads
+    kernels.use(1)
+    alone = _logits(step, tiny.model, ids, 8)
+    kernels.use(3)
+    together = _logits(step, tiny.model, ids, 8)
+    kernels.use(before)
+    assert torch.equal(alone, together)
+
+
+def test_experts_of_another_kind_stay_with_the_library(tmp_path: Path, shared_cache: Path) -> None:
+    experts = decoding_for(load(tiny_olmoe(tmp_path / "moe"), shared_cache))
+    assert (experts.step, experts.reason) == (None, "not for models of type olmoe")
+
+
+def test_without_kernels_the_library_decodes_and_says_why(tiny: LoadedModel) -> None:
+    without = decoding_for(replace(tiny, kernels=None, without_kernels="no C compiler was found"))
+    assert (without.step, without.reason) == (None, "no C compiler was found")
+
+
 def test_a_step_that_disagrees_gives_way(tiny: LoadedModel, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("app.engine.fast.proof.compare", lambda *_: Agreement(0.5, 0.0))
-    assert (decoding_for(tiny.model).step, decoding_for(tiny.model).reason) == (None, "only 50% agreement")
+    assert (decoding_for(tiny).step, decoding_for(tiny).reason) == (None, "only 50% agreement")
 
 
 def test_off_by_a_setting(tiny: LoadedModel, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("FADER_FAST_STEP", "0")
-    assert decoding_for(tiny.model, wanted=Settings().fast_step).step is None
+    assert decoding_for(tiny, wanted=Settings().fast_step).step is None
 
 
-@pytest.mark.usefixtures("served")
 def test_a_fault_in_the_step_ends_the_run_and_the_next_one_works(
     engine: Engine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -183,14 +179,13 @@ def test_a_fault_in_the_step_ends_the_run_and_the_next_one_works(
         raise ValueError(sentence)
 
     with monkeypatch.context() as patch:
-        patch.setattr("app.engine.fast.step.FastStep._attend", failing)
+        patch.setattr("app.engine.fast.step.FastStep.__call__", failing)
         ended = reply(engine)
     assert ended.run.status is RunStatus.FAILED
     assert "the lamp went out" in (ended.run.error or "")
     assert reply(engine).run.status is RunStatus.DONE
 
 
-@pytest.mark.usefixtures("served")
 def test_a_forward_that_somebody_listens_to_is_called(engine: Engine, tiny: LoadedModel) -> None:
     seen: list[int] = []
     hook = tiny.model.register_forward_hook(lambda *_: seen.append(1))
@@ -214,7 +209,6 @@ def reply(engine: Engine, **requested: Any) -> Any:
     return engine.submit(request_for(requested=asked)).result(60)
 
 
-@pytest.mark.usefixtures("served")
 def test_a_reply_says_what_decoded_it_and_replay_reports_a_change(engine: Engine, without: Engine) -> None:
     fast, slow = reply(engine, do_sample=True), reply(without, do_sample=True)
     assert fast.run.model_fingerprint["decode"] == "fast step"
@@ -226,7 +220,6 @@ def test_a_reply_says_what_decoded_it_and_replay_reports_a_change(engine: Engine
     assert ("decode", "fast step", "library (the fast step is off)") in told
 
 
-@pytest.mark.usefixtures("served")
 @pytest.mark.parametrize("recorded", ["library (the fast step is off)", None])
 def test_what_the_library_decoded_is_replayed_by_the_library(
     engine: Engine, without: Engine, recorded: str | None
@@ -239,7 +232,6 @@ def test_what_the_library_decoded_is_replayed_by_the_library(
     assert "decode" not in {difference.what for difference in replay.differences}
 
 
-@pytest.mark.usefixtures("served")
 @pytest.mark.parametrize(
     ("requested", "reason"),
     [

@@ -17,15 +17,12 @@ from app.models.budget import estimate
 from app.models.experts import WEIGHTS, FourBitExperts, can_be_4bit
 from app.models.loading import load_model
 from app.models.options import LoadOptions, Quantization
-from app.models.packing import Layout
+from app.native.build import NotBuilt
+from app.native.library import open_kernels
 from app.settings import Settings
 from tests.models.tiny import tiny_ernie_moe, tiny_mixtral, tiny_olmoe, tiny_qwen_moe
 
 MAKERS = [tiny_ernie_moe, tiny_mixtral, tiny_qwen_moe, tiny_olmoe]
-LAYOUTS: list[Layout] = ["canonical", "avx512bf16"]
-needs_avx512bf16 = pytest.mark.skipif(
-    packing.best_layout("cpu", "bfloat16") != "avx512bf16", reason="the CPU has no AVX512-BF16"
-)
 
 
 def _experts(model: Any) -> list[FourBitExperts]:
@@ -49,24 +46,25 @@ def _reference(folder: Path, four_bit: Any) -> Any:
     return model
 
 
-@pytest.fixture(params=LAYOUTS)
-def layout(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Layout:
-    """Load with each layout, as on a CPU with and without AVX512-BF16."""
-    wanted: Layout = request.param
-    if wanted == "avx512bf16" and packing.best_layout("cpu", "bfloat16") != wanted:
-        pytest.skip("the CPU has no AVX512-BF16")
-    monkeypatch.setattr("app.models.opening.best_layout", lambda _device, _dtype: wanted)
-    return wanted
+@pytest.fixture(params=["kernels", "no kernels"])
+def kernels(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> bool:
+    """Load on a machine where the project's kernels can be built, and on one where they can't."""
+    if request.param == "no kernels":
+        monkeypatch.setattr("app.native.library.build", _no_compiler)
+        open_kernels.cache_clear()
+    return bool(request.param == "kernels")
+
+
+def _no_compiler(_cache: Path) -> Path:
+    raise NotBuilt("no C compiler was found")
 
 
 @pytest.mark.parametrize("make", MAKERS)
-def test_all_experts_are_4_bit(
-    make: Callable[[Path], Path], tmp_path: Path, settings: Settings, layout: Layout
-) -> None:
+def test_all_experts_are_4_bit(make: Callable[[Path], Path], tmp_path: Path, settings: Settings, kernels: bool) -> None:
     loaded = load_model(str(make(tmp_path / "moe")), settings)
     assert loaded.report.linear_share_4bit == 1.0
     assert loaded.report.warnings == ()
-    assert {module.layout for module in _experts(loaded.model)} == {layout}
+    assert {bool(module.kernels("down_proj")) for module in _experts(loaded.model)} == {kernels}
     assert {getattr(module, name).dtype for module in _experts(loaded.model) for name in WEIGHTS} == {torch.uint8}
 
 
@@ -80,7 +78,7 @@ def test_at_real_proportions_nearly_everything_is_4_bit(tmp_path: Path, settings
 
 @pytest.mark.parametrize("make", MAKERS)
 def test_same_tokens_as_with_the_unpacked_weights(
-    make: Callable[[Path], Path], tmp_path: Path, settings: Settings, layout: Layout
+    make: Callable[[Path], Path], tmp_path: Path, settings: Settings, kernels: bool
 ) -> None:
     folder = make(tmp_path / "moe")
     model: Any = load_model(str(folder), settings).model
@@ -95,11 +93,10 @@ def test_same_tokens_as_with_the_unpacked_weights(
 
 @pytest.mark.parametrize("rows", [1, 3, 300])
 def test_one_layer_computes_what_its_unpacked_weights_compute(
-    rows: int, tmp_path: Path, settings: Settings, layout: Layout
+    rows: int, tmp_path: Path, settings: Settings, kernels: bool
 ) -> None:
-    """Few rows go through the 4-bit kernel, many through unpacking; both agree with the plain sum over experts."""
+    """Few rows are multiplied with the packed weights, many (75 per expert of 300) unpacked; both agree with the plain sum over experts."""
     ours = _experts(load_model(str(tiny_ernie_moe(tmp_path / "moe")), settings).model)[0]
-    ours.dense_from_rows = 64  # 300 rows x 2 are about 75 for each of 8 experts
     gate_up, down = (ours.unpacked(name).float() for name in WEIGHTS)
     torch.manual_seed(0)
     hidden = torch.randn(rows, 64, dtype=torch.bfloat16)
@@ -126,7 +123,7 @@ def test_a_number_beyond_the_last_expert_means_none(tmp_path: Path, settings: Se
     assert not found.any()
 
 
-def test_saved_and_loaded_it_is_the_same(tmp_path: Path, settings: Settings, layout: Layout) -> None:
+def test_saved_and_loaded_it_is_the_same(tmp_path: Path, settings: Settings, kernels: bool) -> None:
     """The first load prepares, the second finds the prepared copy; the correction bias is not zero and must come through."""
     folder = tiny_ernie_moe(tmp_path / "moe")
     first = load_model(str(folder), settings, options=LoadOptions(save_prepared=False))
@@ -141,18 +138,6 @@ def test_saved_and_loaded_it_is_the_same(tmp_path: Path, settings: Settings, lay
     assert bias
     assert all(value.dtype is torch.float32 and value.any() for value in bias.values())
     assert all(v.dtype is torch.float32 for n, v in again.model.state_dict().items() if n.endswith("mlp.gate.weight"))
-
-
-def test_a_copy_made_for_another_processor_is_rebuilt(
-    tmp_path: Path, settings: Settings, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    folder = tiny_ernie_moe(tmp_path / "moe")
-    monkeypatch.setattr("app.models.opening.best_layout", lambda _device, _dtype: "canonical")
-    monkeypatch.setattr("app.models.preparation.layout_for", lambda _options: "another")
-    load_model(str(folder), settings)
-    monkeypatch.setattr("app.models.preparation.layout_for", lambda _options: "canonical")
-    warnings = load_model(str(folder), settings).report.warnings
-    assert "another kind of processor" in warnings[0]
 
 
 @pytest.mark.parametrize("scheme", ["nf4", "fp4"])
@@ -193,35 +178,27 @@ def test_an_estimate_counts_4_bit_experts(tmp_path: Path, settings: Settings) ->
 
 def test_other_forms_of_experts_are_left_alone() -> None:
     module = torch.nn.Linear(64, 64)
-    assert not can_be_4bit(module, "canonical")
+    assert not can_be_4bit(module)
 
 
-@needs_avx512bf16
-def test_packing_is_bitsandbytes_own() -> None:
-    """Byte for byte what its conversion makes, so that its kernel can read it; and back without loss."""
+def test_codes_are_bitsandbytes_own() -> None:
+    """So that its tools can read what we write."""
     torch.manual_seed(0)
     weight = torch.randn(64, 128, dtype=torch.bfloat16)
     library: Any = bnb
     codes, state = library.quantize_4bit(weight, quant_type="nf4", compress_statistics=False, blocksize=64)
-    ours, scales = packing.quantize(weight, "nf4", "canonical")
+    ours, scales = packing.quantize(weight, "nf4")
     assert (ours.view(-1) == codes.view(-1)).float().mean() > 0.999  # ties may fall either way
     assert torch.equal(scales.float().view(-1), state.absmax)
-    packed = packing._pack(torch.stack([codes.view(64, 64) >> 4, codes.view(64, 64) & 15], -1).view(64, 128))
-    theirs, _ = library._convert_weight_packed_for_cpu(
-        codes.clone(), library.QuantState.from_dict(state.as_dict(), device="cpu")
-    )
-    assert torch.equal(packed, theirs.view(64, 64))
-    assert torch.equal(packing.canonical_codes(packed), codes.view(64, 64))
 
 
-@pytest.mark.parametrize("layout", LAYOUTS)
 @pytest.mark.parametrize("scheme", ["nf4", "fp4"])
-def test_unpacking_is_exact(scheme: str, layout: Layout) -> None:
+def test_unpacking_is_exact(scheme: str) -> None:
     """Level times scale; the greatest of every block of 64 comes back exactly where NF4 has a level of 1."""
     torch.manual_seed(0)
     weight = torch.randn(64, 128, dtype=torch.bfloat16)
-    codes, scales = packing.quantize(weight, scheme, layout)
-    dense = packing.unpack(codes, scales, scheme, layout, torch.bfloat16)
+    codes, scales = packing.quantize(weight, scheme)
+    dense = packing.unpack(codes, scales, scheme, torch.bfloat16)
     error = (dense - weight).float().view(-1, 64).abs().amax(1) / weight.float().view(-1, 64).abs().amax(1)
     assert error.max() < 0.2
     positive = weight.view(-1, 64).amax(1) == weight.view(-1, 64).abs().amax(1)

@@ -1,40 +1,57 @@
-"""One token through a llama-like decoder whose layers are 4-bit on a CPU: the same numbers as the stock forward, without what it costs
-to be general.
+"""One token through a decoder in a single call of the project's kernels (``app/native/source/step.c``).
 
-Of the stock forward's time for one token most is dispatch: Python modules, hooks, a growing cache that is copied at every token, keys
-and values repeated for every head, one operator call per layer and projection. Here keys and values stand in one buffer, q/k/v and
-gate/up are one product each, and every rounding to bfloat16 is where the stock forward has it.
+Of the stock forward's time for one token most is dispatch: Python modules, hooks, a cache that is copied at every token, one operator call
+per layer and projection. Here nothing is left of that. Keys and values of a reply are kept in float16 from the end of its prompt on,
+everything else is float32.
 """
 
 from __future__ import annotations
 
-import math
-from dataclasses import dataclass
+import ctypes
 from typing import TYPE_CHECKING, Any
 
-from app.engine.fast.positions import Positions
-from app.engine.fast.products import Product
+from app.native.library import INTEGER, POINTER, WeightStruct
+from app.native.weights import Weight, from_plain
 
 if TYPE_CHECKING:
     import torch
     from transformers import DynamicCache, PreTrainedModel
 
+    from app.native.library import Kernels
+
 ROOM = 512
-"""Positions by which the buffer of keys and values grows."""
+"""Positions by which the room for keys and values grows."""
+_PRODUCTS = ("q", "k", "v", "o", "gate", "up", "down")
 
 
-@dataclass(slots=True)
-class _Layer:
-    """One decoder layer: its products, the weights of its two norms (bfloat16 [width]), and those of the norms of queries and keys
-    where it has them (bfloat16 [heads + key-value heads, head size])."""
+class LayerStruct(ctypes.Structure):
+    """``layer`` in step.c."""
 
-    qkv: Product
-    output: Product
-    gate_up: Product
-    down: Product
-    before: torch.Tensor
-    between: torch.Tensor
-    heads: torch.Tensor | None
+    _fields_ = (
+        *((name, WeightStruct) for name in _PRODUCTS),
+        *((name, POINTER) for name in ("before", "between", "query_norm", "key_norm", "router", "correction")),
+        *((name, ctypes.POINTER(WeightStruct)) for name in ("gate_up_experts", "down_experts")),
+        *((name, INTEGER) for name in ("experts", "chosen", "normalized")),
+        ("floor", ctypes.c_double),
+    )
+
+
+class DecoderStruct(ctypes.Structure):
+    """``decoder`` in step.c."""
+
+    _fields_ = (
+        *((name, INTEGER) for name in ("hidden", "heads", "kv_heads", "head", "neighbours", "layers")),
+        *((name, ctypes.c_double) for name in ("eps", "scaling")),
+        *((name, WeightStruct) for name in ("embedding", "output")),
+        ("final", POINTER),
+        ("each", ctypes.POINTER(LayerStruct)),
+    )
+
+
+class ReplyStruct(ctypes.Structure):
+    """``reply`` in step.c."""
+
+    _fields_ = (("room", INTEGER), ("length", INTEGER), *((name, POINTER) for name in ("past", "cosines", "sines")))
 
 
 class FastStep:
@@ -43,143 +60,160 @@ class FastStep:
     Only for models that ``why_not`` has nothing against.
     """
 
-    def __init__(self, model: PreTrainedModel) -> None:
+    def __init__(self, model: PreTrainedModel, kernels: Kernels) -> None:
         whole: Any = model
         inner, first = whole.model, whole.model.layers[0]
+        self.kernels = kernels
+        self._rotary = inner.rotary_emb
+        self._held: list[Any] = []
         attention = first.self_attn
-        self.head_dim = int(attention.head_dim)
-        self.heads = attention.q_proj.out_features // self.head_dim
-        self.kv_heads = attention.k_proj.out_features // self.head_dim
-        self.scaling = float(attention.scaling)
-        self.eps = float(first.input_layernorm.variance_epsilon)
-        self.embedding, self.head = inner.embed_tokens.weight, whole.lm_head
-        self.final = inner.norm.weight.data
-        self.positions = Positions(inner.rotary_emb, model.config.model_type)
-        self.layers = [self._layer(layer) for layer in inner.layers]
-        direct = [product.go_direct() for product in self._products()]
-        self.direct = all(direct)
-        self.length = 0
-        self._past: torch.Tensor | None = None
-
-    def _layer(self, layer: Any) -> _Layer:
-        attention, mlp = layer.self_attn, layer.mlp
-        return _Layer(
-            Product([attention.q_proj, attention.k_proj, attention.v_proj]),
-            Product([attention.o_proj]),
-            Product([mlp.gate_proj, mlp.up_proj]),
-            Product([mlp.down_proj]),
-            layer.input_layernorm.weight.data,
-            layer.post_attention_layernorm.weight.data,
-            self._head_norms(attention),
+        head = int(attention.head_dim)
+        layers = (LayerStruct * len(inner.layers))(*(self._layer(layer) for layer in inner.layers))
+        self._struct = DecoderStruct(
+            hidden=model.config.hidden_size,
+            heads=attention.q_proj.out_features // head,
+            kv_heads=attention.k_proj.out_features // head,
+            head=head,
+            neighbours=model.config.model_type in NEIGHBOURS,
+            layers=len(inner.layers),
+            eps=first.input_layernorm.variance_epsilon,
+            scaling=attention.scaling,
+            embedding=self._weight(inner.embed_tokens),
+            output=self._weight(whole.lm_head),
+            final=self._numbers(inner.norm.weight),
+            each=layers,
         )
+        self._held.append(layers)
+        self.vocabulary = int(self._struct.output.rows)
+        self._reply = ReplyStruct()
+        self._past: torch.Tensor | None = None
+        self._tables: tuple[torch.Tensor, ...] = ()
+        self._working: torch.Tensor | None = None
 
-    def _head_norms(self, attention: Any) -> torch.Tensor | None:
-        import torch
+    @property
+    def length(self) -> int:
+        """Tokens whose keys and values are there."""
+        return int(self._reply.length)
 
-        if not hasattr(attention, "q_norm"):
-            return None
-        query, key = attention.q_norm.weight.data, attention.k_norm.weight.data
-        return torch.cat([query.expand(self.heads, -1), key.expand(self.kv_heads, -1)])
+    def _layer(self, layer: Any) -> LayerStruct:
+        attention, mlp = layer.self_attn, layer.mlp
+        made = LayerStruct(
+            q=self._weight(attention.q_proj),
+            k=self._weight(attention.k_proj),
+            v=self._weight(attention.v_proj),
+            o=self._weight(attention.o_proj),
+            before=self._numbers(layer.input_layernorm.weight),
+            between=self._numbers(layer.post_attention_layernorm.weight),
+            query_norm=self._numbers(attention.q_norm.weight) if hasattr(attention, "q_norm") else None,
+            key_norm=self._numbers(attention.k_norm.weight) if hasattr(attention, "k_norm") else None,
+        )
+        dense = getattr(mlp, "shared_experts", None) if hasattr(mlp, "experts") else mlp
+        if dense is not None:
+            made.gate, made.up = self._weight(dense.gate_proj), self._weight(dense.up_proj)
+            made.down = self._weight(dense.down_proj)
+        if hasattr(mlp, "experts"):
+            self._mixture(made, mlp)
+        return made
 
-    def _products(self) -> list[Product]:
-        return [product for layer in self.layers for product in (layer.qkv, layer.output, layer.gate_up, layer.down)]
+    def _mixture(self, made: LayerStruct, mlp: Any) -> None:
+        """What a token's choice of experts needs. Only models whose router is softmax, best k, normalized (see ``fits``)."""
+        router, experts = mlp.gate, mlp.experts
+        statics = getattr(router, "moe_statics", None)
+        made.router = self._numbers(router.weight)
+        made.correction = None if statics is None else self._numbers(statics.e_score_correction_bias.reshape(-1))
+        made.gate_up_experts = self._array(experts.kernels("gate_up_proj"))
+        made.down_experts = self._array(experts.kernels("down_proj"))
+        made.experts, made.chosen = experts.num_experts, router.top_k
+        made.normalized = bool(getattr(router, "norm_topk_prob", True))
+        made.floor = float(getattr(router, "norm_min", 0.0))
+
+    def _array(self, weights: list[Weight]) -> Any:
+        array = (WeightStruct * len(weights))(*(weight.struct for weight in weights))
+        self._held += [array, weights]
+        return array
+
+    def _weight(self, layer: Any) -> WeightStruct:
+        weight = getattr(layer, "kernel", None)
+        if weight is None:
+            weight = from_plain(self.kernels, layer.weight, getattr(layer, "bias", None))
+        self._held.append(weight)
+        struct: WeightStruct = weight.struct
+        return struct
+
+    def _numbers(self, tensor: torch.Tensor) -> int:
+        held = tensor.detach().float().contiguous()
+        self._held.append(held)
+        return held.data_ptr()
 
     def begin(self, cache: DynamicCache) -> None:
         """Take over the keys and values of a prefilled cache, [1, key-value heads, tokens, head size] per layer; it is empty then."""
         import torch
 
-        self.length = cache.get_seq_length()
-        self._make_room(self.length + 1)
+        self._reply.length = length = cache.get_seq_length()
+        self._make_room(length + 1)
         assert self._past is not None  # noqa: S101
         for index, layer in enumerate(cache.layers):
             full: Any = layer
-            self._past[index, 0, :, : self.length] = full.keys[0]
-            self._past[index, 1, :, : self.length] = full.values[0]
+            self._past[index, 0, :, :length] = full.keys[0].clamp(-_LARGEST, _LARGEST)
+            self._past[index, 1, :, :length] = full.values[0].clamp(-_LARGEST, _LARGEST)
             full.keys = full.values = torch.empty(0)
 
     def end(self) -> None:
         """Give the buffers back."""
-        self._past = None
-        self.positions.clear()
-        self.length = 0
+        self._past = self._working = None
+        self._tables = ()
+        self._reply = ReplyStruct()
 
     def _make_room(self, positions: int) -> None:
-        """Buffers for at least so many positions: keys and values [layers, 2, key-value heads, positions, head size]."""
+        """Room for at least so many positions."""
         import torch
 
-        room = -(-positions // ROOM) * ROOM
-        past = torch.empty(len(self.layers), 2, self.kv_heads, room, self.head_dim, dtype=torch.bfloat16)
+        room, shape = -(-positions // ROOM) * ROOM, self._struct
+        past = torch.empty(shape.layers, 2, shape.kv_heads, room, shape.head, dtype=torch.float16)
         if self._past is not None:
             past[:, :, :, : self.length] = self._past[:, :, :, : self.length]
-        self._past = past
-        self.positions.make_room(past, room)
+        self._past, self._tables = past, turns(self._rotary, room, neighbours=bool(shape.neighbours))
+        floats = self.kernels.calls.fader_step_room(ctypes.byref(shape), self.kernels.threads, room)
+        self._working = torch.empty(floats, dtype=torch.float32)
+        self._reply.room, self._reply.past = room, past.data_ptr()
+        self._reply.cosines, self._reply.sines = (table.data_ptr() for table in self._tables)
 
     def __call__(self, token: int) -> torch.Tensor:
-        """The logits after one more token, [1, 1, vocabulary] in the model's dtype."""
+        """The logits after one more token, float32 [1, 1, vocabulary]."""
         import torch
 
-        with torch.inference_mode():
-            if self._past is None or self.length == self._past.shape[3]:
-                self._make_room(self.length + 1)
-            hidden = self._through_layers(self.embedding[token].clone())
-            last = torch.empty_like(hidden)
-            self._norm(hidden, self.final, last)
-            logits: torch.Tensor = self.head(last[None, None])
+        if self._past is None or self.length == self._reply.room:
+            self._make_room(self.length + 1)
+        assert self._working is not None  # noqa: S101
+        logits = torch.empty(1, 1, self.vocabulary)
+        self.kernels.calls.fader_step(
+            self.kernels.team,
+            ctypes.byref(self._struct),
+            ctypes.byref(self._reply),
+            token,
+            self._working.data_ptr(),
+            logits.data_ptr(),
+        )
         return logits
 
-    def _through_layers(self, hidden: torch.Tensor) -> torch.Tensor:
-        import torch
 
-        past, at = self._past, self.length
-        assert past is not None  # noqa: S101
-        self.length = at + 1
-        tables = self.positions.at(at)
-        slots = past[:, :, :, at].unbind(0)
-        keys, values = past[:, 0, None, :, : at + 1].unbind(0), past[:, 1, None, :, : at + 1].unbind(0)
-        silu = torch.nn.functional.silu
-        for layer, slot, key, value in zip(self.layers, slots, keys, values, strict=True):
-            self._norm(hidden, layer.before, layer.qkv.source)
-            self._attend(layer, tables, slot, key, value)
-            hidden += layer.output()
-            self._norm(hidden, layer.between, layer.gate_up.source)
-            gate, up = layer.gate_up().chunk(2)
-            torch.mul(silu(gate), up, out=layer.down.source)
-            hidden += layer.down()
-        return hidden
+_LARGEST = 65504.0
+NEIGHBOURS = ("ernie4_5", "ernie4_5_moe")
+"""Families that turn pairs of neighbours; the others pair a value of the first half with one of the second."""
 
-    def _norm(self, hidden: torch.Tensor, weight: torch.Tensor, out: torch.Tensor) -> None:
-        """RMSNorm of [width] as the model has it: scaled in float32, rounded, times the weight."""
-        import torch
 
-        exact = hidden.float()
-        mean = torch.dot(exact, exact).item() / exact.shape[0]
-        torch.mul((exact * (1 / math.sqrt(mean + self.eps))).bfloat16(), weight, out=out)
+def turns(rotary: Any, room: int, *, neighbours: bool) -> tuple[torch.Tensor, torch.Tensor]:
+    """Cosines and sines of positions 0 … room - 1, float32 [room, head size], from the model's own rotary embedding.
 
-    def _norm_heads(self, heads: torch.Tensor) -> torch.Tensor:
-        """RMSNorm of each of [heads, head size], without its weight."""
-        exact = heads.float()
-        return (exact * (exact.square().mean(-1, keepdim=True) + self.eps).rsqrt()).bfloat16()
+    Each place has the factor of its own value, and, in the sines, that of its partner with the sign it is added with.
+    """
+    import torch
 
-    def _attend(
-        self,
-        layer: _Layer,
-        tables: tuple[torch.Tensor, torch.Tensor],
-        slot: torch.Tensor,
-        key: torch.Tensor,
-        value: torch.Tensor,
-    ) -> None:
-        """Attention of one position over [1, key-value heads, tokens, head size]; its own keys and values go into ``slot``.
-
-        The heads that share keys stand as rows of one query: no key is repeated.
-        """
-        import torch
-
-        qkv, heads, shared = layer.qkv().view(-1, self.head_dim), self.heads, self.kv_heads
-        turned = qkv[: heads + shared]
-        if layer.heads is not None:
-            turned.copy_(self._norm_heads(turned) * layer.heads)
-        turned.copy_(self.positions.turn(turned, tables))
-        slot.copy_(qkv[heads:].view(2, shared, self.head_dim))
-        query = qkv[:heads].view(1, shared, heads // shared, self.head_dim)
-        mixed = torch.nn.functional.scaled_dot_product_attention(query, key, value, scale=self.scaling)
-        layer.output.source.view(1, shared, heads // shared, self.head_dim).copy_(mixed)
+    cos, sin = (table[0].float() for table in rotary(torch.empty(0, dtype=torch.float32), torch.arange(room)[None]))
+    half = cos.shape[-1] // 2
+    if neighbours:
+        cos = cos[:, :half].repeat_interleave(2, dim=-1)
+        sin = torch.stack([-sin[:, :half], sin[:, :half]], dim=-1).flatten(-2)
+    else:
+        sin = torch.cat([-sin[:, :half], sin[:, half:]], dim=-1)
+    return cos.contiguous(), sin.contiguous()

@@ -1,0 +1,158 @@
+#include "team.h"
+
+#include <stdatomic.h>
+#include <stdlib.h>
+
+#ifdef _WIN32
+#include <windows.h>
+typedef SRWLOCK lock_t;
+typedef CONDITION_VARIABLE signal_t;
+typedef HANDLE thread_t;
+#define lock_init(l) InitializeSRWLock(l)
+#define lock_take(l) AcquireSRWLockExclusive(l)
+#define lock_give(l) ReleaseSRWLockExclusive(l)
+#define signal_init(s) InitializeConditionVariable(s)
+#define signal_wait(s, l) SleepConditionVariableSRW(s, l, INFINITE, 0)
+#define signal_all(s) WakeAllConditionVariable(s)
+#define give_way() SwitchToThread()
+#else
+#include <pthread.h>
+#include <sched.h>
+typedef pthread_mutex_t lock_t;
+typedef pthread_cond_t signal_t;
+typedef pthread_t thread_t;
+#define lock_init(l) pthread_mutex_init(l, 0)
+#define lock_take(l) pthread_mutex_lock(l)
+#define lock_give(l) pthread_mutex_unlock(l)
+#define signal_init(s) pthread_cond_init(s, 0)
+#define signal_wait(s, l) pthread_cond_wait(s, l)
+#define signal_all(s) pthread_cond_broadcast(s)
+#define give_way() sched_yield()
+#endif
+
+#if defined(__x86_64__) || defined(_M_X64)
+#include <immintrin.h>
+#define breathe() _mm_pause()
+#elif defined(__aarch64__)
+#define breathe() __asm__ __volatile__("yield")
+#else
+#define breathe() ((void)0)
+#endif
+
+enum {
+    PATIENCE = 4000,  /* spins before a waiting thread lets others have the core: they may be who it waits for */
+    ALERT = 20000,    /* spins after a job before a thread goes to sleep: about the time between two tokens' steps */
+    MOST = 64
+};
+
+typedef struct { team *all; int number; } member;
+
+struct team {
+    int threads;
+    lock_t running, sleeping;
+    signal_t awake;
+    atomic_uint jobs, round;
+    atomic_int missing, arrived, asleep;
+    atomic_bool over;
+    job what;
+    void *data;
+    thread_t handles[MOST];
+    member members[MOST];
+};
+
+static void wait_until_changed(atomic_uint *value, unsigned old) {
+    for (int spins = 0; atomic_load_explicit(value, memory_order_acquire) == old; spins++) {
+        if (spins < PATIENCE) breathe();
+        else give_way();
+    }
+}
+
+void team_meet(team *all) {
+    if (all->threads == 1) return;
+    unsigned round = atomic_load_explicit(&all->round, memory_order_relaxed);
+    if (atomic_fetch_add_explicit(&all->arrived, 1, memory_order_acq_rel) == all->threads - 1) {
+        atomic_store_explicit(&all->arrived, 0, memory_order_relaxed);
+        atomic_store_explicit(&all->round, round + 1, memory_order_release);
+    } else {
+        wait_until_changed(&all->round, round);
+    }
+}
+
+static void await_job(team *all, unsigned seen) {
+    for (int spins = 0; spins < ALERT; spins++) {
+        if (atomic_load_explicit(&all->jobs, memory_order_acquire) != seen) return;
+        breathe();
+    }
+    lock_take(&all->sleeping);
+    atomic_fetch_add(&all->asleep, 1);
+    while (atomic_load(&all->jobs) == seen) signal_wait(&all->awake, &all->sleeping);
+    atomic_fetch_sub(&all->asleep, 1);
+    lock_give(&all->sleeping);
+}
+
+static void work(member *self) {
+    team *all = self->all;
+    for (unsigned seen = 0;; seen++) {
+        await_job(all, seen);
+        if (atomic_load(&all->over)) return;
+        all->what(all->data, self->number, all);
+        atomic_fetch_sub_explicit(&all->missing, 1, memory_order_release);
+    }
+}
+
+static void announce(team *all) {
+    atomic_fetch_add(&all->jobs, 1);
+    if (atomic_load(&all->asleep)) {
+        lock_take(&all->sleeping);
+        signal_all(&all->awake);
+        lock_give(&all->sleeping);
+    }
+}
+
+void team_run(team *all, job what, void *data) {
+    lock_take(&all->running);
+    all->what = what;
+    all->data = data;
+    atomic_store(&all->missing, all->threads - 1);
+    if (all->threads > 1) announce(all);
+    what(data, 0, all);
+    for (int spins = 0; atomic_load_explicit(&all->missing, memory_order_acquire); spins++) {
+        if (spins < PATIENCE) breathe();
+        else give_way();
+    }
+    lock_give(&all->running);
+}
+
+#ifdef _WIN32
+static DWORD WINAPI enter(LPVOID self) { work(self); return 0; }
+static int start(thread_t *handle, member *self) { return (*handle = CreateThread(0, 0, enter, self, 0, 0)) != 0; }
+static void join(thread_t handle) { WaitForSingleObject(handle, INFINITE); CloseHandle(handle); }
+#else
+static void *enter(void *self) { work(self); return 0; }
+static int start(thread_t *handle, member *self) { return pthread_create(handle, 0, enter, self) == 0; }
+static void join(thread_t handle) { pthread_join(handle, 0); }
+#endif
+
+team *team_new(int threads) {
+    team *all = calloc(1, sizeof(team));
+    if (!all) return 0;
+    lock_init(&all->running);
+    lock_init(&all->sleeping);
+    signal_init(&all->awake);
+    all->threads = 1;
+    for (int number = 1; number < threads && number < MOST; number++) {
+        all->members[number] = (member){all, number};
+        if (!start(&all->handles[number], &all->members[number])) break;
+        all->threads++;
+    }
+    return all;
+}
+
+void team_free(team *all) {
+    atomic_store(&all->over, 1);
+    announce(all);
+    for (int number = 1; number < all->threads; number++) join(all->handles[number]);
+    free(all);
+}
+
+int team_threads(const team *all) { return all->threads; }
