@@ -100,7 +100,7 @@ class HeldModel:
         previous = self.status
         self.status = ModelStatus("loading", name, previous.facts if self.loaded else None, f"Loading {name}")
         try:
-            fresh = self._fetched(name, cancelled, self._telling(report), options)
+            fresh = self._fetched(name, cancelled, self._telling(report), options, previous)
         except Cancelled:
             self.status = self._after_cancel(previous, name)
             raise
@@ -113,24 +113,24 @@ class HeldModel:
             raise NoModel(sentence) from error
         self._take(name, fresh)
 
-    def _fetched(self, name: str, cancelled: Event, progress: Report, options: LoadOptions | None) -> LoadedModel:
+    def _fetched(
+        self, name: str, cancelled: Event, progress: Report, options: LoadOptions | None, previous: ModelStatus
+    ) -> LoadedModel:
         try:
             return self.models.load(name, progress=progress, cancelled=cancelled, options=options)
         except OutOfMemory as error:
             held = self.loaded.report.resident_bytes if self.loaded else 0
             if not held or (error.missing is not None and error.missing > held):
                 raise
-            self._make_room(name)
+            self._make_room(name, previous.name or "")
         return self.models.load(name, progress=progress, cancelled=cancelled, options=options)
 
-    def _make_room(self, name: str) -> None:
-        """Free the model that is in memory for the sake of ``name``."""
-        assert self.loaded is not None  # noqa: S101
-        leaving, draft = self.loaded.facts, self.beside.draft
-        detail = f"Memory doesn’t hold both models: unloading {leaving.label} first"
-        self.status = ModelStatus("loading", name, None, detail)
+    def _make_room(self, name: str, leaving: str) -> None:
+        """Free the model that is in memory, ``leaving``, for the sake of ``name``."""
+        draft = self.beside.draft
+        self.status = ModelStatus("loading", name, detail=f"Memory doesn’t hold both: unloading {leaving} first")
         self._exchange(None)
-        self._resting = Resting(leaving.name, draft.name if draft else None, made_room=True)
+        self._resting = Resting(leaving, draft.name if draft else None, made_room=True)
 
     def _telling(self, report: Report | None) -> Report:
         def progress(what: str, done: int, total: int) -> None:
