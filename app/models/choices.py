@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, field, fields, replace
 from importlib.util import find_spec
 from types import MappingProxyType
 from typing import Any, Literal, get_args
@@ -17,7 +17,7 @@ from app.models.options import Attention, ComputeDtype, LoadOptions, Quantizatio
 Takes = Literal["load", "preparation"]
 """What a change needs: the model loaded anew, or its 4-bit copy made anew as well (once for each set of values)."""
 TAKES: Mapping[Takes, str] = MappingProxyType({"load": "a new load", "preparation": "a new 4-bit copy"})
-_NESTED = frozenset(field.name for field in fields(Quantization))
+_NESTED = frozenset(each.name for each in fields(Quantization))
 _BITSANDBYTES = ("nf4", "fp4")
 _CARD = re.compile(r"cuda(:\d+)?")
 
@@ -31,7 +31,7 @@ class Choice:
     takes: Takes
     values: tuple[Json, ...]
     help: str
-    labels: Mapping[Json, str] = MappingProxyType({})
+    labels: Mapping[Json, str] = field(default_factory=dict)
 
     def label_of(self, value: Json) -> str:
         """How a value is shown."""
