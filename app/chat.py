@@ -11,9 +11,9 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from app.conversation import EMPTY, Conversation, Json, Message, Role, Run, RunStatus, new_id, now
-from app.engine.engine import MESSAGE_NO_MODEL
+from app.engine.held import no_desk
 from app.engine.run import LiveRun, RunRequest
-from app.errors import NoModel, NotFound, RefusedInput, RunFailed
+from app.errors import NotFound, RefusedInput, RunFailed
 from app.insight.replay import Replay, compare, request_for
 from app.parameters.resolve import resolve
 from app.parameters.validate import validate
@@ -122,7 +122,7 @@ class Chat:
         old = self._message(message_id, Role.ASSISTANT)
         desk, run = self.engine.desk, old.run
         if desk is None:
-            raise NoModel(MESSAGE_NO_MODEL)
+            raise no_desk(self.engine.status())
         if run is None or not run.prompt_ids or not 0 <= position <= len(run.output_ids):
             sentence = "This reply has no recorded token at that place."
             raise RefusedInput(sentence)
@@ -164,7 +164,7 @@ class Chat:
         """
         desk = self.engine.desk
         if desk is None:
-            raise NoModel(MESSAGE_NO_MODEL)
+            raise no_desk(self.engine.status())
         conversation = self.store.conversation(conversation_id) if conversation_id else Conversation()
         parent = parent_id or (self._leaf(conversation) if conversation_id else None)
         path = self.store.branch(conversation.id, parent) if parent else ()

@@ -13,7 +13,7 @@ from pydantic import BaseModel, Field
 from app.chat import Chat, Started
 from app.conversation import Json, Run, new_id
 from app.engine.desk import Desk
-from app.engine.engine import MESSAGE_NO_MODEL
+from app.engine.held import no_desk
 from app.engine.score import ScoreJob, check
 from app.errors import NoModel, NotFound, RefusedInput, RunFailed
 from app.insight.effects import effects
@@ -221,7 +221,7 @@ def _add_texts(routes: APIRouter, chat: Chat) -> None:
 def desk_of(chat: Chat) -> Desk:
     """The loaded model's tokenizer. Raises NoModel."""
     if chat.engine.desk is None:
-        raise NoModel(chat.engine.status().detail or MESSAGE_NO_MODEL)
+        raise no_desk(chat.engine.status())
     return chat.engine.desk
 
 

@@ -47,10 +47,9 @@ def model_view(chat: Chat) -> Json:
 
 def _measured(chat: Chat) -> dict[str, Json]:
     """What was measured while loading, as rows for people, and what the user must be told about model and conversations."""
-    loaded = chat.engine.loaded
-    if loaded is None:
+    report = chat.engine.report
+    if report is None:
         return {"measured": [], "warnings": []}
-    report = loaded.report
     by_dtype = ", ".join(f"{dtype} {size / 1e6:,.0f} MB" for dtype, size in report.bytes_by_dtype.items())
     rows = [
         ["In 4 bits", f"{report.share_4bit:.0%} of all weights, {report.linear_share_4bit:.0%} of the linear layers"],

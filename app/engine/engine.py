@@ -12,12 +12,13 @@ from typing import TYPE_CHECKING, TypeVar
 
 from app.conversation import FinishReason, RunStatus
 from app.engine.events import Progress, StatusChanged
-from app.engine.held import MESSAGE_NO_MODEL, HeldModel, Models, ModelStatus
+from app.engine.held import MESSAGE_NO_MODEL, HeldModel, Models, ModelStatus, no_desk
 from app.engine.line import Line, LoadJob, turn_away, unserved
 from app.engine.outcome import explain
 from app.engine.run import LiveRun, RunRequest
 from app.engine.score import Question, ScoreJob
 from app.errors import Cancelled, FaderError
+from app.remote.connecting import RemoteModel
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     from app.engine.desk import Desk
     from app.engine.line import Job
     from app.models.loading import LoadedModel
+    from app.models.measure import LoadReport
     from app.models.options import LoadOptions
     from app.settings import Settings
 
@@ -120,7 +122,14 @@ class Engine:
     @property
     def loaded(self) -> LoadedModel | None:
         """The model in memory, for reading its tokenizer and facts; only the engine's thread computes with it."""
-        return self.held.loaded
+        loaded = self.held.loaded
+        return None if isinstance(loaded, RemoteModel) else loaded
+
+    @property
+    def report(self) -> LoadReport | None:
+        """What was measured, and must be told, of the model in use, also of one on a server."""
+        loaded = self.held.loaded
+        return loaded.report if loaded else None
 
     @property
     def desk(self) -> Desk | None:
@@ -183,6 +192,7 @@ class Engine:
     def _run(self, run: LiveRun) -> None:
         from app.engine.ahead import ReadAhead
         from app.engine.execute import execute
+        from app.remote.execute import execute_remote
 
         self._settled.clear()
         self._ahead, wanted = None, run.request.model
@@ -195,13 +205,19 @@ class Engine:
         except FaderError as error:
             run.append(unserved(run, RunStatus.FAILED, FinishReason.ERROR, str(error)))
         else:
+            if isinstance(loaded, RemoteModel):
+                execute_remote(run, loaded)
+                return
             execute(run, loaded, self.held.blocks, self.held.beside)
             if self._reads_ahead:
                 self._ahead = ReadAhead(run, loaded, self.held.blocks)
 
     def _answer(self, job: Question) -> None:
         try:
-            job.answer(self.held.ready(None, job.cancelled), self.held.blocks.block_size)
+            loaded = self.held.ready(None, job.cancelled)
+            if isinstance(loaded, RemoteModel):
+                raise no_desk(self.held.status)  # noqa: TRY301  (this job's error like any other)
+            job.answer(loaded, self.held.blocks.block_size)
         except FaderError as error:
             job.error = error
         except Exception as error:  # noqa: BLE001  (whatever a model raises ends this job and nothing else)

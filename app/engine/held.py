@@ -12,7 +12,9 @@ from typing import TYPE_CHECKING, Protocol, TypeAlias
 from app.engine.beside import Beside
 from app.engine.desk import Desk
 from app.engine.prefix_cache import PrefixCache
-from app.errors import Cancelled, FaderError, NoModel, OutOfMemory
+from app.errors import Cancelled, FaderError, NoModel, OutOfMemory, UnsupportedModel
+from app.remote.address import is_remote
+from app.remote.connecting import RemoteModel
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -23,7 +25,13 @@ if TYPE_CHECKING:
     from app.models.options import LoadOptions
     from app.settings import Settings
 
+MESSAGE_NO_TOKENIZER = (
+    "{label} runs on {host}, and its tokenizer is there too: tokens and the exact prompt can be shown "
+    "for models on this machine only."
+)
 MESSAGE_NO_MODEL = "No model is loaded. Choose one under “Models”, or start Fader with --model."
+
+DRAFT_ELSEWHERE = "A draft model drafts token by token in step with the other: both must be on this machine."
 
 Report: TypeAlias = "Callable[[str, int, int], None]"
 """Told while a model loads: what is being done, and how many of how many steps are behind."""
@@ -32,9 +40,7 @@ Report: TypeAlias = "Callable[[str, int, int], None]"
 class Models(Protocol):
     """Loads and frees models; ``app.models`` fulfils it."""
 
-    def load(
-        self, name: str, *, progress: Report, cancelled: Event, options: LoadOptions | None = None
-    ) -> LoadedModel:
+    def load(self, name: str, *, progress: Report, cancelled: Event, options: LoadOptions | None = None) -> LoadedModel:
         """Load by name, as ``options`` say or as was chosen for it before. Raises ModelError or Cancelled."""
 
     def unload(self, loaded: LoadedModel) -> None:
@@ -52,6 +58,13 @@ class ModelStatus:
     detail: str = ""
     done: int = 0
     total: int = 0
+
+
+def no_desk(status: ModelStatus) -> NoModel:
+    """Why there is no desk to ask: no model, or one on a server."""
+    if status.facts and (remote := status.facts.remote):
+        return NoModel(MESSAGE_NO_TOKENIZER.format(label=status.facts.label, host=remote.host))
+    return NoModel(status.detail or MESSAGE_NO_MODEL)
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,11 +154,13 @@ class HeldModel:
         return progress
 
     def _take(self, name: str, fresh: LoadedModel) -> None:
-        from app.engine.fast.proof import decoding_for
+        from app.engine.fast.proof import Decoding, decoding_for
 
-        self.status = replace(self.status, detail="Trying the fast step")
-        decoding = decoding_for(fresh, wanted=self._fast_step)
-        _forget_own_settings(fresh)
+        decoding = Decoding()
+        if not isinstance(fresh, RemoteModel):
+            self.status = replace(self.status, detail="Trying the fast step")
+            decoding = decoding_for(fresh, wanted=self._fast_step)
+            _forget_own_settings(fresh)
         self._exchange(fresh)
         self.beside.decoding = decoding
         self.status = ModelStatus("ready", name, fresh.facts)
@@ -156,7 +171,7 @@ class HeldModel:
         self.blocks.clear()
         self.beside.clear()
         leaving, self.loaded = self.loaded, fresh
-        self.desk = Desk(fresh.tokenizer, fresh.facts) if fresh else None
+        self.desk = None if fresh is None or isinstance(fresh, RemoteModel) else Desk(fresh.tokenizer, fresh.facts)
         self._resting = None
         if leaving is not None:
             self.models.unload(leaving)
@@ -181,6 +196,9 @@ class HeldModel:
         """Free the draft and load this one beside the model, which stays ready whatever happens. Raises ModelError or Cancelled."""
         if self.loaded is None:
             raise NoModel("Load a model first; a draft model only helps another one.")
+        main = self.loaded
+        if isinstance(main, RemoteModel) or is_remote(name):
+            raise UnsupportedModel(DRAFT_ELSEWHERE)
         from app.engine.assisted import pair
 
         self.free_draft()
@@ -192,7 +210,7 @@ class HeldModel:
         try:
             fresh = self.models.load(name, progress=progress, cancelled=cancelled)
             try:
-                self.beside.draft = pair(self.loaded, fresh, name)
+                self.beside.draft = pair(main, fresh, name)
             except FaderError:
                 self.models.unload(fresh)
                 raise
@@ -211,7 +229,7 @@ class HeldModel:
         """The facts say which draft stands beside the model."""
         from app.engine.assisted import facts_with
 
-        if self.loaded is not None:
+        if self.loaded is not None and not isinstance(self.loaded, RemoteModel):
             self.loaded.facts = facts_with(self.loaded.facts, self.beside.draft)
             self.desk = Desk(self.loaded.tokenizer, self.loaded.facts)
             self.status = replace(self.status, facts=self.loaded.facts)

@@ -95,7 +95,7 @@ def _record(logits: Any, following: tuple[int, ...]) -> Trace:
 def joined(parts: list[Any]) -> Trace:
     """Traces without stages, one behind the other."""
     first: Trace = parts[0]
-    arrays = {
+    arrays: dict[str, Any] = {
         name: np.concatenate([getattr(part, name) for part in parts])
         for name, value in vars(first).items()
         if isinstance(value, np.ndarray)

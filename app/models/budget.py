@@ -73,9 +73,17 @@ def estimate(
     """
     options = options or LoadOptions()
     source = resolve(name)
+    if source.kind is SourceKind.REMOTE:
+        return _elsewhere(source, options)
     with translated(source.label), listening():
         config = _config(source, settings, options)
         return estimate_config(config, source.name, options, context=context, in_use=in_use)
+
+
+def _elsewhere(source: Source, options: LoadOptions) -> Estimate:
+    verdict = f"{source.label} runs on a server: it takes no memory here."
+    free = free_bytes(options)
+    return Estimate(source.name, 0, "", {}, 0, 0, 0, 0, 0, free, fits=True, fits_alone=True, verdict=verdict)
 
 
 def estimate_config(
@@ -194,10 +202,7 @@ def _weigh_empty(
 
     weights: Counter[str] = Counter()
     experts = {
-        f"{name}.{weight}"
-        for name, module in model.named_modules()
-        if can_be_4bit(module)
-        for weight in WEIGHTS
+        f"{name}.{weight}" for name, module in model.named_modules() if can_be_4bit(module) for weight in WEIGHTS
     }
     parameters = largest = 0
     four_bit = quantization.four_bit or bool(getattr(config, "quantization_config", None))

@@ -2,20 +2,25 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from app.conversation import Json
-from app.errors import ModelNotFound
+from app.errors import FaderError, ModelNotFound
 from app.models import hub, prepared
 from app.models.builtin import LABEL, POINT_ELSEWHERE, builtin_source
 from app.models.source import BUILTIN, Source, SourceKind
+from app.remote.address import is_remote, parse
 from app.settings import Settings
+
+LIST_S = 2.0
+"""A list is not kept waiting longer for a server that doesn't answer."""
 
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """A line of the model list. ``kind``: builtin | prepared | hub | folder | gguf; ``nbytes`` on disk (0: not there yet)."""
+    """A line of the model list. ``kind``: builtin | prepared | hub | folder | gguf | remote; ``nbytes`` on disk (0: not there
+    yet, or on a server)."""
 
     name: str
     kind: str
@@ -37,14 +42,18 @@ class Entry:
 
 
 def resolve(name: str) -> Source:
-    """What ``name`` means: ``builtin``, an existing GGUF file or folder, else a hub id. Looks at the file system only.
+    """What ``name`` means: ``builtin``, a server's address, an existing GGUF file or folder, else a hub id. Looks at the file system only.
 
-    Raises ModelNotFound for something that looks like a path but isn't there, or isn't a possible hub id.
+    Raises ModelNotFound for something that looks like a path but isn't there, or isn't a possible hub id; RefusedInput for an
+    address with a password in it.
     """
     if name == BUILTIN:
         return builtin_source()
     if not name.strip():
         raise ModelNotFound(f"No model was named. {POINT_ELSEWHERE}")
+    if is_remote(name):
+        address = parse(name)
+        return Source(address.name, SourceKind.REMOTE, address.model.rpartition("/")[2] or address.host)
     path = Path(name).expanduser()
     if path.is_file():
         return _file(name, path)
@@ -77,8 +86,8 @@ def _looks_like_path(name: str) -> bool:
 
 
 def list_models(settings: Settings) -> tuple[Entry, ...]:
-    """The built-in model, the configured one, what is prepared, and what the hub cache holds, with sizes on disk."""
-    return (*_builtin(), *_prepared(settings), *_hub())
+    """The built-in model, what is prepared, what the hub cache holds, with sizes on disk; and what the server of FADER_REMOTE_URL has."""
+    return (*_builtin(), *_prepared(settings), *_hub(), *_served(settings))
 
 
 def _builtin() -> tuple[Entry, ...]:
@@ -106,4 +115,22 @@ def _hub() -> tuple[Entry, ...]:
     return tuple(
         Entry(model.id, "hub", model.id.rpartition("/")[2], model.nbytes, detail=model.revision[:10])
         for model in hub.in_cache()
+    )
+
+
+def _served(settings: Settings) -> tuple[Entry, ...]:
+    """The models of the configured server; one line that says why where it doesn't answer."""
+    if settings.remote_url is None:
+        return ()
+    from app.remote.connecting import listed
+
+    try:
+        address = parse(settings.remote_url)
+        found = listed(address, settings, patience_s=LIST_S)
+    except FaderError as error:
+        return (Entry(settings.remote_url, "remote", settings.remote_url, 0, detail=str(error)),)
+    where = f"on {address.host}"
+    return tuple(
+        Entry(replace(address, model=one.id).name, "remote", one.id.rpartition("/")[2], 0, detail=where)
+        for one in found
     )

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from app.conversation import Json
-from app.errors import ModelDamaged, ModelError
+from app.errors import ModelDamaged, ModelError, RefusedInput
 from app.models import gguf_source, hub, prepared
 from app.models.budget import refuse_if_too_large, refuse_unpacking
 from app.models.builtin import builtin_gguf, recommend, recorded_sha256
@@ -50,6 +50,8 @@ def checkpoint_for(source: Source, settings: Settings, options: LoadOptions, wat
 
 
 def _checkpoint(source: Source, settings: Settings, options: LoadOptions, watch: Watch) -> Checkpoint:
+    if source.kind is SourceKind.REMOTE:
+        raise RefusedInput(f"{source.label} runs on a server: there is nothing to prepare here.")
     target = prepared.folder_for(settings.cache, source, options.quantization)
     if source.kind is SourceKind.BUILTIN and source.path is None and prepared.why_unusable(target, None) is None:
         return Checkpoint(target, _origin_of(target, {}))

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING
 
 from app.models import copies, remembered
 from app.models.catalogue import resolve
+from app.remote.address import is_remote
+from app.remote.connecting import RemoteModel
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -21,7 +23,7 @@ if TYPE_CHECKING:
 
 
 class ModelService:
-    """Loads by name (built-in, hub id, folder or GGUF file) into memory that ``unload`` gives back."""
+    """Loads by name (built-in, hub id, folder or GGUF file) into memory that ``unload`` gives back, or connects to a server."""
 
     def __init__(self, settings: Settings) -> None:
         from app.distributed.spread import Spread
@@ -55,7 +57,10 @@ class ModelService:
         cancelled: Event | None = None,
     ) -> LoadedModel:
         from app.models.loading import load_model
+        from app.remote.connecting import connect
 
+        if is_remote(name):
+            return connect(name, self._settings, cancelled=cancelled)
         load = self._spread.load if self._spread else load_model
         return load(name, self._settings, progress=progress, cancelled=cancelled, options=options)
 
@@ -71,6 +76,8 @@ class ModelService:
         """Give the memory back; the object is unusable afterwards."""
         from app.models.loading import unload
 
+        if isinstance(loaded, RemoteModel):
+            return
         free = self._spread.unload if self._spread else unload
         free(loaded)
 

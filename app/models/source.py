@@ -10,17 +10,19 @@ BUILTIN = "builtin"
 
 
 class SourceKind(StrEnum):
-    """The four things a model's name can mean."""
+    """The five things a model's name can mean."""
 
     BUILTIN = "builtin"
     FOLDER = "folder"
     GGUF = "gguf"
     HUB = "hub"
+    REMOTE = "remote"
 
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """``name`` as the user wrote it, ``label`` for the page; ``path`` is a folder or a GGUF file, None for a hub id.
+    """``name`` as the user wrote it, ``label`` for the page; ``path`` is a folder or a GGUF file, None for a hub id and for a model on
+    a server.
 
     A built-in model's path is its GGUF file, None when its package isn't installed.
     """

@@ -40,14 +40,16 @@ def key_for(address: Address, settings: Settings) -> str | None:
     return settings.remote_key.get_secret_value() if mine.origin == address.origin else None
 
 
-def client_for(address: Address, settings: Settings, silent_s: float = SILENT_S) -> httpx.AsyncClient:
+def client_for(
+    address: Address, settings: Settings, *, silent_s: float = SILENT_S, connect_s: float = CONNECT_S
+) -> httpx.AsyncClient:
     """A client for one server: no redirects, no cookies, and no proxy for this machine's own addresses."""
     import httpx
 
     key = key_for(address, settings)
     return httpx.AsyncClient(
         headers={"Authorization": f"Bearer {key}"} if key else {},
-        timeout=httpx.Timeout(connect=CONNECT_S, read=silent_s, write=CONNECT_S, pool=CONNECT_S),
+        timeout=httpx.Timeout(connect=connect_s, read=silent_s, write=CONNECT_S, pool=CONNECT_S),
         trust_env=address.leaves_machine,
         follow_redirects=False,
     )

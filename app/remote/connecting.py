@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from threading import Event
 from typing import TYPE_CHECKING, Any, Literal
 
 from app.errors import ModelNotFound, RemoteFailed
 from app.models.facts import ModelFacts, Remote
+from app.models.loading import LoadedModel
 from app.models.measure import LoadReport
 from app.remote import failures
 from app.remote.address import Address, parse
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
 UNKNOWN_CONTEXT = 131_072
 """Bounds the controls where a server doesn't tell its context; it clamps nothing."""
 
+PATIENCE_S = 20.0
 ANY_VOCABULARY = 1 << 24
 """A server doesn't tell how many tokens it knows; an id that it doesn't have it refuses itself."""
 
@@ -32,17 +34,15 @@ class Served:
     context: int | None = None
 
 
-@dataclass(eq=False, slots=True)
-class RemoteModel:
-    """The chosen model: takes the place of a loaded one, and holds nothing but its description."""
+class RemoteModel(LoadedModel):
+    """The chosen model: takes the place of a loaded one, and holds nothing but its description. It has no weights and no tokenizer
+    here, so whoever computes asks first which of the two kinds there is."""
 
-    address: Address
-    facts: ModelFacts
-    report: LoadReport
-    settings: Settings = field(repr=False)
-
-    def lost(self) -> None:
-        """A server that is gone is noticed when it is asked."""
+    def __init__(self, address: Address, facts: ModelFacts, report: LoadReport, settings: Settings) -> None:
+        nothing: Any = None
+        super().__init__(nothing, nothing, facts, report)
+        self.address = address
+        self.settings = settings
 
 
 def connect(name: str, settings: Settings, *, cancelled: Event | None = None) -> RemoteModel:
@@ -66,17 +66,17 @@ class NoList(RemoteFailed):
 
 
 def listed(
-    address: Address, settings: Settings, *, cancelled: Event | None = None, silent_s: float = 30.0
+    address: Address, settings: Settings, *, cancelled: Event | None = None, patience_s: float = PATIENCE_S
 ) -> tuple[Served, ...]:
     """The models that a server has. Raises RemoteFailed or Cancelled."""
-    return talk(_list(address, settings, silent_s), cancelled or Event())
+    return talk(_list(address, settings, patience_s), cancelled or Event())
 
 
-async def _list(address: Address, settings: Settings, silent_s: float) -> tuple[Served, ...]:
+async def _list(address: Address, settings: Settings, patience_s: float) -> tuple[Served, ...]:
     import httpx
 
     keyed = key_for(address, settings) is not None
-    async with client_for(address, settings, silent_s) as client:
+    async with client_for(address, settings, silent_s=patience_s, connect_s=patience_s) as client:
         try:
             response = await client.get(f"{address.base}/models")
             if response.status_code in (404, 405, 501):
