@@ -14,8 +14,11 @@ from tests.models.tiny import tiny_llama
 
 
 @pytest.fixture
-def settings(tmp_path: Path) -> Settings:
-    """An empty cache of the test's own."""
+def settings(tmp_path: Path, shared_cache: Path) -> Settings:
+    """A cache of the test's own, empty but for the kernels, which the session builds once."""
+    (shared_cache / "native").mkdir(exist_ok=True)
+    (tmp_path / "cache").mkdir()
+    (tmp_path / "cache" / "native").symlink_to(shared_cache / "native", target_is_directory=True)
     return Settings(cache=tmp_path / "cache", home=tmp_path / "home")
 
 
