@@ -55,7 +55,7 @@ def _described(folder: Path) -> Copy:
         settings=_slug(dict(told.get("quantization") or {})),
         nbytes=found.nbytes,
         made_at=made,
-        usable=told.get("format") == prepared.FORMAT and told.get("libraries") == prepared.library_versions(),
+        usable=found.current,
     )
 
 

