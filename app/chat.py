@@ -18,6 +18,7 @@ from app.insight.replay import Replay, compare, request_for
 from app.parameters.resolve import resolve
 from app.parameters.validate import validate
 from app.recorder import Recorder
+from app.remote.request import check_continues
 from app.titles import suggest_title
 
 if TYPE_CHECKING:
@@ -307,8 +308,13 @@ class Chat:
         model: str | None = None,
         sources: Mapping[str, str] = EMPTY,
     ) -> Started:
-        """Store the new messages, an empty reply and its run in one transaction; then queue the run."""
+        """Store the new messages, an empty reply and its run in one transaction; then queue the run.
+
+        Raises RefusedInput for a beginning that a server can't go on with.
+        """
         beginning = beginning or Beginning()
+        if beginning.text:
+            check_continues(self.engine.status().facts)
         parent = new[-1].id if new else parent_id
         above = new[0].parent_id if new else parent_id
         if parent is None:

@@ -6,6 +6,7 @@ from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING
 
 from app.conversation import new_id
+from app.engine.batch.place import from_json
 from app.engine.fast.proof import FAST
 from app.engine.run import RunRequest
 from app.engine.trace import Trace
@@ -52,6 +53,11 @@ class Replay:
 
 def request_for(run: Run, model: str | None = None) -> RunRequest:
     """The request that repeats a run. Raises RefusedInput for one that never reached the model."""
+    if host := run.model_fingerprint.get("remote"):
+        raise RefusedInput(
+            f"This reply came from a server ({host}), which promises no exact repetition, so it can't be replayed. Regenerate it with "
+            "the same seed to see what the server gives now."
+        )
     if not run.prompt_ids:
         sentence = "This reply can't be replayed: it ended before the model saw its prompt."
         raise RefusedInput(sentence)
@@ -71,6 +77,7 @@ def request_for(run: Run, model: str | None = None) -> RunRequest:
         prefix_ids=run.output_ids[:kept],
         model=model,
         library_steps=_library_steps(run),
+        places=from_json(run.model_fingerprint.get("batch")),
     )
 
 

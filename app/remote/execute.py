@@ -10,12 +10,12 @@ from app.conversation import FinishReason, Run, RunStatus, new_id, now
 from app.engine.events import Ended, Note, Outcome, StatusChanged
 from app.engine.outcome import explain
 from app.engine.sampling import SEED_LIMIT
-from app.errors import Cancelled, FaderError, RefusedInput, RemoteFailed
+from app.errors import Cancelled, FaderError, RemoteFailed
 from app.parameters.resolve import resolve
 from app.remote import failures
 from app.remote.client import TimeUp, client_for, key_for, talk
 from app.remote.reply import Reply
-from app.remote.request import body_for, turns_of, without_refused
+from app.remote.request import body_for, check_continues, turns_of, without_refused
 from app.remote.stream import chunks
 from app.remote.tokens import trace_of
 
@@ -31,11 +31,6 @@ if TYPE_CHECKING:
 
 TRIES = 4
 """A request is sent again without what the server says it doesn't take."""
-
-NOT_CONTINUED = (
-    "This server can't go on with a text that has been begun: the OpenAI interface has no way to say so (vLLM has). "
-    "Regenerate the reply instead."
-)
 
 
 def execute_remote(run: LiveRun, model: RemoteModel) -> None:
@@ -101,8 +96,8 @@ class RemoteExecution:
     def _body(self, values: Mapping[str, Json]) -> Body:
         request, remote = self.run.request, self.model.facts.remote
         assert remote is not None  # noqa: S101  (whom this is for)
-        if request.prefix_text and remote.kind != "vllm":
-            raise RefusedInput(NOT_CONTINUED)
+        if request.prefix_text:
+            check_continues(self.model.facts)
         messages = request.history() if request.history else request.messages
         turns = turns_of(messages, request.system_prompt)
         return body_for(values, remote, self.model.address.model, turns, request.prefix_text)

@@ -7,13 +7,24 @@ from typing import TYPE_CHECKING
 
 from app.conversation import Json, Role
 from app.engine.text import split_thinking
+from app.errors import RefusedInput
 from app.parameters.remote import fields_of
 
 if TYPE_CHECKING:
     from app.conversation import Message
-    from app.models.facts import Remote
+    from app.models.facts import ModelFacts, Remote
 
 Body = dict[str, Json]
+NOT_CONTINUED = (
+    "This server can't go on with a text that has been begun: the OpenAI interface has no way to say so (vLLM has). "
+    "Regenerate the reply instead."
+)
+
+
+def check_continues(facts: ModelFacts | None) -> None:
+    """Raise RefusedInput for a model that can't go on with a text that a reply begins with."""
+    if facts and facts.remote and facts.remote.kind != "vllm":
+        raise RefusedInput(NOT_CONTINUED)
 
 
 def body_for(values: Mapping[str, Json], remote: Remote, model: str, turns: Sequence[Body], prefix: str = "") -> Body:
