@@ -3,10 +3,10 @@
 import "./page/fader.js"; // first: the scripts below build on window.fader
 import "./preview.js";
 import "./transfer.js";
-import "./controls.js";
-import "./presets.js";
 import "./insight/panel.js";
 import "./insight/playground.js";
 import { start } from "./page/start.js";
+import { startParameters } from "./parameters/panel.js";
 
 start();
+startParameters();

@@ -40,7 +40,7 @@ def router(chat: Chat) -> APIRouter:
 
 @lru_cache(maxsize=1)
 def catalogue() -> dict[str, Json]:
-    """The table for assets/controls.js: what ``fader params --json`` says, and what only a page needs."""
+    """The table for assets/parameters: what ``fader params --json`` says, and what only a page needs."""
     return {row["name"]: {**row, **_more(get(row["name"]))} for row in describe()}
 
 

@@ -1,6 +1,6 @@
 """The parameters panel: every row of the table as a control with its "set" switch, explained on each change, kept per conversation.
 
-One event takes the values of all controls and answers with one JSON value that assets/controls.js spreads over the page.
+One event takes the values of all controls and answers with one JSON value that assets/parameters spreads over the page.
 Whatever a control holds, the answer is a sentence beside it, never an exception.
 """
 
@@ -122,7 +122,7 @@ class Panel:
     # -- events ---------------------------------------------------------------------------------------------------------------
 
     def wire(self, bridge: gr.HTML) -> None:
-        """Explain whenever assets/controls.js says that a person has changed something; show what it asks for.
+        """Explain whenever assets/parameters says that a person has changed something; show what it asks for.
 
         Not on Gradio's own change events: those also come in the middle of an update, while half of the controls are still old.
         """

@@ -103,7 +103,7 @@ def _number(row: Parameter, _facts: ModelFacts | None) -> Fields:
 
 
 def _log_slider(row: Parameter, _facts: ModelFacts | None) -> Fields:
-    """A number; assets/controls.js puts the slider with the logarithmic scale beside it."""
+    """A number; assets/parameters puts the slider with the logarithmic scale beside it."""
     return _one(gr.Number(row.off, **look(row)), _same, lambda value: row.off if value is None else value, follows=True)
 
 

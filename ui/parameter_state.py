@@ -46,7 +46,7 @@ def answer(given: Mapping[str, Json], facts: ModelFacts | None) -> Answer:
 
 
 def view(found: Answer, given: Mapping[str, Json], token_text: TokenText) -> dict[str, Json]:
-    """The answer as JSON for assets/controls.js: ``rows`` by name, ``notes``, and the ``summary`` of what acts."""
+    """The answer as JSON for assets/parameters: ``rows`` by name, ``notes``, and the ``summary`` of what acts."""
     return {
         "requested": dict(found.requested),
         "rows": {row.name: _row_view(row, found, given, token_text) for row in TABLE},

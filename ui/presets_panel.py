@@ -1,4 +1,4 @@
-"""The tools above the parameters: search, filter, presets, and steering everything at once; assets/controls.js and presets.js fill them."""
+"""The tools above the parameters: search, filter, presets, and steering everything at once; assets/parameters fills them."""
 
 from __future__ import annotations
 
