@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections import deque
 from contextlib import contextmanager, suppress
 from itertools import count
+from threading import Event
 from typing import TYPE_CHECKING
 
 from app.distributed.messages import End, Forget
@@ -27,12 +28,13 @@ SECONDS_TO_NOTICE = 2.0
 
 
 class Group:
-    """``lost`` is the reason why the group can't compute any more, as a sentence for the user."""
+    """``lost`` is the reason why the group can't compute any more, as a sentence for the user; ``broken`` is set once there is one."""
 
     def __init__(
         self, channel: Channel, members: Sequence[Member] = (), clean_up: Callable[[], None] | None = None
     ) -> None:
         self.lost: str | None = None
+        self.broken = Event()
         self.forgotten: deque[int] = deque()
         self._channel = channel
         self._members = members
@@ -96,6 +98,7 @@ class Group:
         """The group is lost (the first reason counts): end the other processes, and whatever this one waits for."""
         if self.lost is None:
             self.lost = f"{reason} {AGAIN if self._members else BY_TORCHRUN}"
+            self.broken.set()
         for member in self._members:
             member.kill()
         _abort()

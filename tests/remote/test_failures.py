@@ -109,7 +109,10 @@ def test_stop_closes_the_connection_while_the_next_token_is_awaited(choose: Choo
 
 
 def test_stop_is_heard_before_the_server_says_anything(choose: Choose, server: FakeServer) -> None:
-    server.answer = lambda asked, _body: asked.until_closed() and None
+    def silent(asked: Asked, _body: Json) -> None:
+        asked.until_closed()
+
+    server.answer = silent
     chat = choose()
     started = chat.send("hi")
     assert server.arrived.wait(30)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from app.chat import Chat
@@ -13,7 +15,7 @@ from tests.remote.fake_server import Asked, FakeServer, Json, ending, piece, say
 from tests.runs.whole import check_log
 
 
-def reply(chat: Chat, text: str = "hello", **asked: object) -> Run:
+def reply(chat: Chat, text: str = "hello", **asked: Any) -> Run:
     """Send, wait, and give the run as it is stored."""
     started = chat.send(text, requested=asked)
     ended = started.run.result(60)
@@ -93,7 +95,7 @@ def test_greedy_is_sent_as_temperature_0(choose: Choose, server: FakeServer) -> 
 
 
 def test_what_vllm_adds_is_sent_by_its_names(choose: Choose, vllm: FakeServer) -> None:
-    asked = {
+    asked: dict[str, Any] = {
         "top_k": 5,
         "min_p": 0.1,
         "repetition_penalty": 1.1,
