@@ -93,13 +93,15 @@ def new_id() -> str:
 
 @dataclass(frozen=True, slots=True)
 class Conversation:
-    """A tree of messages; ``parameters`` holds only what the user set, ``shown_leaf`` the end of the branch on display."""
+    """A tree of messages; ``parameters`` holds only what is set, ``preset`` names the one they began with ("": none), ``shown_leaf`` is
+    the end of the branch on display."""
 
     id: str = field(default_factory=new_id)
     title: str = ""
     model: str | None = None
     system_prompt: str = ""
     parameters: Mapping[str, Json] = EMPTY
+    preset: str = ""
     shown_leaf: str | None = None
     pinned: bool = False
     created_at: datetime = field(default_factory=now)

@@ -59,6 +59,7 @@ class ConversationStore(Protocol):
         title: str | None = None,
         system_prompt: str | None = None,
         parameters: Mapping[str, Json] | None = None,
+        preset: str | None = None,
         model: str | None = None,
         pinned: bool | None = None,
         shown_leaf: str | None = None,

@@ -26,8 +26,8 @@ def add(
     """Add a conversation with its messages (see ``messages.add_whole``)."""
     key = free_conversation_key(db, conversation.created_at)
     db.execute(
-        """INSERT INTO conversations (key, id, title, model, system_prompt, parameters, shown_leaf, pinned, created_at, updated_at,
-               trashed_at) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)""",
+        """INSERT INTO conversations (key, id, title, model, system_prompt, parameters, preset, shown_leaf, pinned, created_at,
+               updated_at, trashed_at) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)""",
         (
             key,
             conversation.id,
@@ -35,6 +35,7 @@ def add(
             None if conversation.model is None else clean(conversation.model),
             clean(conversation.system_prompt),
             dump(conversation.parameters),
+            clean(conversation.preset),
             conversation.shown_leaf,
             int(conversation.pinned),
             stamp(conversation.created_at),
@@ -64,7 +65,7 @@ def update(db: sqlite3.Connection, conversation_id: str, changes: Mapping[str, J
     return get(db, conversation_id)
 
 
-_FIELDS = {name: name for name in ("title", "system_prompt", "parameters", "model", "pinned", "shown_leaf")}
+_FIELDS = {name: name for name in ("title", "system_prompt", "parameters", "preset", "model", "pinned", "shown_leaf")}
 
 
 def _stored(value: Json) -> str | int:

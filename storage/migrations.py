@@ -147,3 +147,9 @@ def search(db: Database) -> None:
     """Full-text search over titles and messages (see ``index``), filled from what is there."""
     index.create(db.conn)
     index.rebuild(db.conn)
+
+
+@migrations(name="005_preset_of_a_conversation")
+def preset_of_a_conversation(db: Database) -> None:
+    """The name of the preset that a conversation's parameters began with, so that they can be told from what was set by hand."""
+    db.conn.execute("ALTER TABLE conversations ADD COLUMN preset TEXT NOT NULL DEFAULT ''")

@@ -111,6 +111,7 @@ def conversation_of(row: Row) -> Conversation:
         model=row["model"],
         system_prompt=row["system_prompt"],
         parameters=load_mapping(row["parameters"]),
+        preset=row["preset"],
         shown_leaf=row["shown_leaf"],
         pinned=bool(row["pinned"]),
         created_at=moment(row["created_at"]),

@@ -21,6 +21,7 @@ def test_a_conversation_is_kept_as_it_was_given(store: Store) -> None:
         model="builtin",
         system_prompt="Be short.",
         parameters={"temperature": 0.5, "stop_strings": ["\n\n"], "min_p": None},
+        preset="Creative",
         pinned=True,
         created_at=datetime(2024, 2, 29, 12, 0, 0, 123457, tzinfo=UTC),
     )
@@ -128,10 +129,19 @@ def test_update_changes_only_what_is_named(store: Store) -> None:
     asked, _ = samples.exchange(store, talk.id, None, "Why?", "Because.")
     before = store.conversation(talk.id)
     after = store.update_conversation(
-        talk.id, title="New", pinned=True, parameters={"top_k": 3}, system_prompt="", shown_leaf=asked.id, model="m"
+        talk.id,
+        title="New",
+        pinned=True,
+        parameters={"top_k": 3},
+        system_prompt="",
+        shown_leaf=asked.id,
+        model="m",
+        preset="p",
     )
     assert after == store.conversation(talk.id)
-    assert after == replace(before, title="New", pinned=True, parameters={"top_k": 3}, shown_leaf=asked.id, model="m")
+    assert after == replace(
+        before, title="New", pinned=True, parameters={"top_k": 3}, shown_leaf=asked.id, model="m", preset="p"
+    )
     assert store.update_conversation(talk.id) == after
 
 

@@ -25,7 +25,11 @@ def _fill(store: Store) -> list[str]:
     store.trash([gone.id])
     talk = samples.conversation(store, 'Tea & "Ü" <b> 東京')
     store.update_conversation(
-        talk.id, system_prompt="Be short.", parameters={"stop_strings": ["\n"], "top_p": 0.1}, pinned=True
+        talk.id,
+        system_prompt="Be short.",
+        parameters={"stop_strings": ["\n"], "top_p": 0.1},
+        preset="Mine",
+        pinned=True,
     )
     first, reply = samples.exchange(store, talk.id, None, "How long?", "Two *minutes* \x00 🙂\r\n")
     other = samples.regenerate(store, talk.id, first.id, "Three.")
