@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, TypeVar
 from app.conversation import FinishReason, RunStatus
 from app.engine.events import Progress, StatusChanged
 from app.engine.held import MESSAGE_NO_MODEL, HeldModel, Models, ModelStatus, no_desk
-from app.engine.line import Line, LoadJob, turn_away, unserved
+from app.engine.line import Group, Line, LoadJob, runs_of, turn_away, unserved
 from app.engine.outcome import explain
-from app.engine.run import LiveRun, RunRequest
+from app.engine.run import AllSet, LiveRun, RunRequest
 from app.engine.score import Question, ScoreJob
 from app.errors import Cancelled, FaderError
 from app.remote.connecting import RemoteModel
@@ -61,11 +61,21 @@ class Engine:
 
     def submit(self, request: RunRequest) -> LiveRun:
         """Queue a run and return it; its first event tells its place."""
+        run = self._live(request)
+        self._line.join(run)
+        return run
+
+    def submit_together(self, requests: Sequence[RunRequest]) -> tuple[LiveRun, ...]:
+        """Queue runs on one model that are computed side by side, as far as their parameters allow it."""
+        runs = [self._live(request) for request in requests]
+        self._line.join(Group(list(runs)))
+        return tuple(runs)
+
+    def _live(self, request: RunRequest) -> LiveRun:
         run = LiveRun(request, on_cancel=self._line.leave)
         with self._lock:
             self._runs[run.id] = run
             self._forget()
-        self._line.join(run)
         return run
 
     def _forget(self) -> None:
@@ -80,7 +90,7 @@ class Engine:
 
     def queue(self) -> tuple[LiveRun, ...]:
         """Runs that have not ended, the current one first."""
-        return tuple(job for job in self._line.jobs() if isinstance(job, LiveRun) and not job.ended)
+        return tuple(run for job in self._line.jobs() for run in runs_of(job) if not run.ended)
 
     def load(self, name: str, options: LoadOptions | None = None) -> LoadJob:
         """Queue the loading of a model, as was chosen for it before or as ``options`` say; the previous one stays usable until then."""
@@ -178,39 +188,50 @@ class Engine:
     def _serve(self, job: Job) -> None:
         self.held.notice_loss()
         try:
-            if isinstance(job, LiveRun):
-                self._run(job)
+            if isinstance(job, LiveRun | Group):
+                self._run(list(runs_of(job)))
             elif isinstance(job, Question):
                 self._answer(job)
             else:
                 self._carry_out(job)
         except Exception as error:  # a fault of ours must not end the thread that everybody waits for
             log.exception("The engine failed at one job and goes on")
-            if isinstance(job, LiveRun) and not job.ended:
-                job.append(unserved(job, RunStatus.FAILED, FinishReason.ERROR, str(explain(error))))
+            for run in runs_of(job):
+                if not run.ended:
+                    run.append(unserved(run, RunStatus.FAILED, FinishReason.ERROR, str(explain(error))))
 
-    def _run(self, run: LiveRun) -> None:
+    def _run(self, runs: list[LiveRun]) -> None:
+        self._settled.clear()
+        self._ahead, wanted = None, runs[0].request.model
+        if name := self.held.missing(wanted):
+            _tell(runs, StatusChanged(RunStatus.LOADING, f"Loading {name}"))
+        try:
+            loaded = self.held.ready(wanted, AllSet(runs), lambda *steps: _tell(runs, Progress(*steps)))
+        except Cancelled:
+            for run in runs:
+                turn_away(run)
+        except FaderError as error:
+            for run in runs:
+                run.append(unserved(run, RunStatus.FAILED, FinishReason.ERROR, str(error)))
+        else:
+            self._compute(runs, loaded)
+
+    def _compute(self, runs: list[LiveRun], loaded: LoadedModel) -> None:
         from app.engine.ahead import ReadAhead
+        from app.engine.batch.together import Together
         from app.engine.execute import execute
         from app.remote.execute import execute_remote
 
-        self._settled.clear()
-        self._ahead, wanted = None, run.request.model
-        if name := self.held.missing(wanted):
-            run.append(StatusChanged(RunStatus.LOADING, f"Loading {name}"))
-        try:
-            loaded = self.held.ready(wanted, run.cancelled, lambda *steps: run.append(Progress(*steps)))
-        except Cancelled:
-            turn_away(run)
-        except FaderError as error:
-            run.append(unserved(run, RunStatus.FAILED, FinishReason.ERROR, str(error)))
-        else:
-            if isinstance(loaded, RemoteModel):
+        if isinstance(loaded, RemoteModel):
+            for run in runs:
                 execute_remote(run, loaded)
-                return
-            execute(run, loaded, self.held.blocks, self.held.beside)
-            if self._reads_ahead:
-                self._ahead = ReadAhead(run, loaded, self.held.blocks)
+            return
+        if len(runs) > 1 or runs[0].request.places:
+            Together(loaded, self.held.blocks, self.held.beside).execute(runs)
+            return
+        execute(runs[0], loaded, self.held.blocks, self.held.beside)
+        if self._reads_ahead:
+            self._ahead = ReadAhead(runs[0], loaded, self.held.blocks)
 
     def _answer(self, job: Question) -> None:
         try:
@@ -241,3 +262,8 @@ class Engine:
             job.error = error
         finally:
             job.finished.set()
+
+
+def _tell(runs: Sequence[LiveRun], event: StatusChanged | Progress) -> None:
+    for run in runs:
+        run.append(event)

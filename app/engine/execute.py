@@ -25,7 +25,7 @@ from app.models.quiet import hushed
 from app.parameters.resolve import Resolution, read_back, resolve
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from app.conversation import Json
     from app.engine.prefix_cache import PrefixCache
@@ -36,17 +36,25 @@ if TYPE_CHECKING:
 def execute(run: LiveRun, loaded: LoadedModel, blocks: PrefixCache, beside: Beside | None = None) -> None:
     """Compute a run; whatever happens, its log gets an end."""
     execution = Execution(run, loaded, blocks, beside or Beside())
+    attempt(execution, execution.compute)
+
+
+def attempt(execution: Execution, step: Callable[[], Ended | None]) -> bool:
+    """Carry out a step of a computation. When that ends the run, or fails, its log gets the end; returns whether it goes on."""
     try:
-        end = execution.compute()
+        end = step()
     except Cancelled:
         end = execution.cut(RunStatus.STOPPED, FinishReason.STOPPED)
     except FaderError as error:
         end = execution.cut(RunStatus.FAILED, FinishReason.ERROR, str(error))
     except Exception as error:  # noqa: BLE001  (whatever a model raises ends its run and nothing else)
         end = execution.cut(RunStatus.FAILED, FinishReason.ERROR, str(explain(error)))
-    if not run.inside.empty:
-        execution.beside.keep(run.inside)
-    run.append(end)
+    if end is None:
+        return True
+    if not execution.run.inside.empty:
+        execution.beside.keep(execution.run.inside)
+    execution.run.append(end)
+    return False
 
 
 @dataclass
@@ -207,7 +215,7 @@ class Execution:
                 **arguments.others(config),
             )
 
-    def _decoder(self, values: Any) -> Decoder:
+    def _decoder(self, values: Any) -> Callable[..., Any]:
         """Our loop. It carries what the library's loops need besides, because generate keeps that from a callable."""
         seed = self.record.seed
         assert self.streamer is not None and seed is not None  # noqa: S101, PT018
@@ -249,13 +257,20 @@ class Execution:
             for token in ids[: end + 1]:
                 self.streamer.token(index, token)
 
+    def _decoded(self) -> dict[str, Json]:
+        """What decoded it, once that is known."""
+        if self.decoder is None or not self.decoder.decoded_by:
+            return {}
+        before = self.run.request.library_steps
+        if before is None:
+            return {"decode": self.decoder.decoded_by}
+        return (
+            {"decode": before} if before else {}
+        )  # the run repeated took the same path: what it said of it still holds
+
     def _read_back(self) -> None:
         """Put what generate really ran with into the record, and what decoded."""
-        if self.decoder and self.decoder.decoded_by:
-            before = (
-                self.run.request.library_steps
-            )  # the same path as in the run repeated: what it said of it still holds
-            told = {"decode": self.decoder.decoded_by} if before is None else {"decode": before} if before else {}
+        if told := self._decoded():
             self.record = replace(self.record, model_fingerprint={**self.record.model_fingerprint, **told})
         if self.streamer and self.streamer.preparation and self.resolution:
             values = read_back(self.streamer.preparation.config, self.resolution)

@@ -32,8 +32,22 @@ class LoadJob:
     error: FaderError | None = None
 
 
-Job: TypeAlias = LiveRun | LoadJob | Question
+@dataclass(eq=False)
+class Group:
+    """Runs that are computed side by side: they wait as one, and any of them can leave."""
+
+    runs: list[LiveRun]
+
+
+Job: TypeAlias = LiveRun | Group | LoadJob | Question
 """What can stand in the line."""
+
+
+def runs_of(job: Job) -> list[LiveRun]:
+    """The runs that a job stands for."""
+    if isinstance(job, Group):
+        return job.runs
+    return [job] if isinstance(job, LiveRun) else []
 
 
 @dataclass(eq=False)
@@ -57,8 +71,8 @@ class Line:
     def join(self, job: Job) -> None:
         """Stand behind everybody else; a run is told its place. Behind a closed line a job has its end at once."""
         with self._changed:
-            if isinstance(job, LiveRun):
-                job.append(_place(len(self.jobs()) + 1))
+            for run in runs_of(job):
+                run.append(_place(len(self.jobs()) + 1))
             if self._closed:
                 turn_away(job)
                 return
@@ -68,9 +82,13 @@ class Line:
     def leave(self, run: LiveRun) -> None:
         """A run that is still waiting ends at once; one that is being served stays."""
         with self._changed:
-            if run not in self._waiting:
+            job = next((job for job in self._waiting if run in runs_of(job)), None)
+            if job is None:
                 return
-            self._waiting.remove(run)
+            if isinstance(job, Group):
+                job.runs.remove(run)
+            if job is run or not runs_of(job):
+                self._waiting.remove(job)
             self._tell()
         turn_away(run)
 
@@ -83,8 +101,8 @@ class Line:
             self._served = self._waiting.popleft()
             self._tell()
             for place, job in enumerate(self._waiting, start=2):
-                if isinstance(job, LiveRun):
-                    job.append(_place(place))
+                for run in runs_of(job):
+                    run.append(_place(place))
             return self._served
 
     @property
@@ -97,7 +115,7 @@ class Line:
         with self._changed:
             self._closed = True
             if self._served:
-                self._served.cancelled.set()
+                _cancel(self._served)
             while self._waiting:
                 turn_away(self._waiting.popleft())
             self._tell()
@@ -112,11 +130,16 @@ class Line:
 
 def turn_away(job: Job) -> None:
     """The end of a job that is not served."""
-    job.cancelled.set()
-    if isinstance(job, LiveRun):
-        job.append(unserved(job, RunStatus.STOPPED, FinishReason.STOPPED))
-    else:
+    _cancel(job)
+    for run in runs_of(job):
+        run.append(unserved(run, RunStatus.STOPPED, FinishReason.STOPPED))
+    if isinstance(job, LoadJob | Question):
         job.finished.set()
+
+
+def _cancel(job: Job) -> None:
+    for part in job.runs if isinstance(job, Group) else [job]:
+        part.cancelled.set()
 
 
 def unserved(run: LiveRun, status: RunStatus, reason: FinishReason, sentence: str | None = None) -> Ended:

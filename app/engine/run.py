@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from threading import Condition
 from threading import Event as Flag
 from time import monotonic
+from typing import TYPE_CHECKING
 
 from app.conversation import EMPTY, Json, Message, RunStatus
 from app.engine.events import Ended, Event, StatusChanged, TextDelta
 from app.engine.inside import Inside
+
+if TYPE_CHECKING:
+    from app.engine.batch.place import Places
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,6 +26,7 @@ class RunRequest:
     branch from a token), whose text is ``prefix_text``; a typed prefix ("start the reply with") has text but no ids.
     ``prompt_ids``: the exact prompt of an earlier run to go on from, instead of building one. ``model``: the name to run on, None for
     whichever is loaded. ``library_steps``: leave the fast step aside, as the run that is repeated did, and record what it recorded of that.
+    ``places``: where the run that is repeated stood among others computed with it.
     """
 
     run_id: str
@@ -37,6 +42,7 @@ class RunRequest:
     prompt_ids: tuple[int, ...] = ()
     model: str | None = None
     library_steps: str | None = None
+    places: Places = ()
 
 
 _NEXT: Mapping[RunStatus, frozenset[RunStatus]] = {
@@ -138,3 +144,15 @@ class LiveRun:
         """The text so far (of the first sequence), thinking included."""
         with self._changed:
             return "".join(e.text for e in self._log if isinstance(e, TextDelta) and e.index == 0)
+
+
+class AllSet(Flag):
+    """A flag that counts as set when every one of these runs is cancelled."""
+
+    def __init__(self, runs: Iterable[LiveRun]) -> None:
+        super().__init__()
+        self._runs = tuple(runs)
+
+    def is_set(self) -> bool:
+        """Whether nobody waits for it any more."""
+        return all(run.cancelled.is_set() for run in self._runs)
