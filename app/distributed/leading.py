@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import weakref
 from functools import wraps
+from inspect import signature
 from typing import TYPE_CHECKING, Any
 
 from app.distributed.caches import Mirror, mirror, on_cpu
@@ -22,10 +23,22 @@ if TYPE_CHECKING:
 def lead(model: Any, group: Group, number: int) -> None:
     """Turn a model of the library, loaded under its plan, into a leading one; ``number`` is what the others know it by."""
     leader = Leader(group, number)
-    for name, module in model.named_modules():
-        if not name or getattr(module, "_is_hooked", False):
-            module.forward = leader.followed(name, module.forward)
+    for name in _taking_part(model):
+        module = model.get_submodule(name)
+        followed: Any = leader.followed(name, module.forward)
+        # The library's own wrapping hides the arguments' names, by which generate and others tell modules apart.
+        followed.__signature__ = signature(type(module).forward.__get__(module))
+        module.forward = followed
     model._prepare_cache_for_generation = leader.beginning(model._prepare_cache_for_generation)  # noqa: SLF001
+
+
+def _taking_part(model: Any) -> set[str]:
+    """Names of the modules in which the processes meet, and of all that contain one: whoever calls one of these calls it in all."""
+    from torch.nn import ModuleList
+
+    names = [name for name, module in model.named_modules() if getattr(module, "_is_hooked", False)]
+    parts = {".".join(name.split(".")[:depth]) for name in names for depth in range(name.count(".") + 2)}
+    return {name for name in parts if not isinstance(model.get_submodule(name), ModuleList)}
 
 
 class Leader:

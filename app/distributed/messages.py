@@ -189,7 +189,7 @@ def returned_cache(outputs: Any) -> Any:
     """The cache among a forward's outputs, if there is one."""
     from transformers import Cache
 
-    values = outputs.values() if hasattr(outputs, "values") else outputs if isinstance(outputs, tuple) else ()
+    values = outputs.values() if isinstance(outputs, dict) else outputs if isinstance(outputs, tuple) else ()
     return next((value for value in values if isinstance(value, Cache)), None)
 
 

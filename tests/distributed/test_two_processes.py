@@ -14,6 +14,8 @@ from app.conversation import FinishReason, RunStatus
 from app.engine.engine import Engine
 from app.engine.events import TextDelta
 from app.engine.run import RunRequest
+from app.insight.lens import Lens
+from app.insight.routing import RoutingJob
 from tests.distributed.conftest import InTwo, use
 from tests.engine.conftest import request_for
 from tests.models.tiny import tiny_ernie_moe, tiny_llama, tiny_mixtral, tiny_qwen_moe
@@ -112,6 +114,26 @@ def test_a_text_is_scored_by_both(one: Engine, two: Engine, llama: Path) -> None
         assert job.trace is not None, job.error
         traces.append(job.trace)
     assert traces[1].raw_probability == pytest.approx(traces[0].raw_probability, abs=1e-4)
+
+
+def test_the_inside_is_looked_at_in_both(one: Engine, two: Engine, tmp_path: Path) -> None:
+    """Questions that compute with a part of the model only: its decoder without the head, its head without the rest."""
+    folder = tiny_ernie_moe(tmp_path / "ernie", seed=1)
+    found: list[Any] = []
+    for engine in (one, two):
+        use(engine, folder)
+        asked = {"max_new_tokens": 4, "seed": 1, "output_hidden_states": True}
+        run = engine.submit(request_for("hi", requested=asked))
+        ids = run.result(60).run.output_ids
+        routing = RoutingJob(ids=(3, 4, *ids), start=2)
+        lens = Lens(hidden=run.inside.hidden_states[0])
+        for question in (routing, lens):
+            engine.ask(question)
+            assert question.finished.wait(60)
+            assert question.error is None
+        assert routing.routing
+        found.append((ids, routing.routing.choice.tolist(), [[guess.id for guess in layer] for layer in lens.layers]))
+    assert found[0] == found[1]
 
 
 def test_stop_is_heard_and_the_next_reply_is_right(one: Engine, two: Engine, llama: Path) -> None:
