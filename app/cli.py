@@ -36,6 +36,10 @@ models_app = typer.Typer(
 app.add_typer(models_app, name="models")
 
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON document.")]
+HowLoaded = Annotated[
+    list[str] | None,
+    typer.Option("-o", help="name=value: how it is loaded this time; “fader models settings” lists them."),
+]
 ModelName = Annotated[str | None, typer.Option("--model", help="builtin, a hub id, a local folder or a GGUF file.")]
 
 
@@ -309,10 +313,15 @@ def models_list(*, as_json: AsJson = False) -> None:
 
 
 @models_app.command("estimate")
-def models_estimate(name: Annotated[str, typer.Argument()] = "builtin", *, as_json: AsJson = False) -> None:
+def models_estimate(
+    name: Annotated[str, typer.Argument()] = "builtin", *, how: HowLoaded = None, as_json: AsJson = False
+) -> None:
     """What a model will need, against what is free; nothing is loaded."""
+    from app.commands.loads import tried
+
     with exit_codes():
-        estimate = make_models(Settings()).estimate(name)
+        models = make_models(Settings())
+        estimate = models.estimate(name, tried(models, name, how))
         if as_json:
             print_json(estimate)
         else:
@@ -323,14 +332,17 @@ def models_estimate(name: Annotated[str, typer.Argument()] = "builtin", *, as_js
 def models_load(
     name: Annotated[str, typer.Argument()] = "builtin",
     *,
+    how: HowLoaded = None,
     tensor_parallel: TensorParallel = None,
     as_json: AsJson = False,
 ) -> None:
     """Load a model, report what it really is, and free it again."""
     from app.commands.listing import load_report
+    from app.commands.loads import tried
 
     with exit_codes(), _steps() as steps:
-        report = make_models(settings_with(tensor_parallel=tensor_parallel)).measure(name, progress=steps)
+        models = make_models(settings_with(tensor_parallel=tensor_parallel))
+        report = models.measure(name, progress=steps, options=tried(models, name, how))
         steps.close()
         if as_json:
             print_json(report)
@@ -348,15 +360,65 @@ def models_unload(*, as_json: AsJson = False) -> None:
 
 
 @models_app.command("prepare")
-def models_prepare(name: Annotated[str, typer.Argument()] = "builtin", *, as_json: AsJson = False) -> None:
+def models_prepare(
+    name: Annotated[str, typer.Argument()] = "builtin", *, how: HowLoaded = None, as_json: AsJson = False
+) -> None:
     """Quantize a model once and keep it in the cache folder, so that later starts take seconds."""
+    from app.commands.loads import tried
+
     with exit_codes(), _steps() as steps:
-        prepared = make_models(Settings()).prepare(name, progress=steps)
+        models = make_models(Settings())
+        prepared = models.prepare(name, progress=steps, options=tried(models, name, how))
         steps.close()
-        if as_json:
-            print_json(prepared)
-        else:
-            typer.echo(f"{name} is prepared: {prepared['folder']}")
+        _done(prepared, f"{name} is prepared: {prepared['folder']}", as_json=as_json)
+
+
+@models_app.command("settings")
+def models_settings(
+    name: Annotated[str, typer.Argument()] = "builtin",
+    *,
+    how: Annotated[list[str] | None, typer.Option("-o", help="name=value: load it like this from now on.")] = None,
+    reset: Annotated[bool, typer.Option("--reset", help="Back to the defaults.")] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Show how a model is loaded, or choose it for the next starts: quantization, compute dtype, attention, device."""
+    from app.commands.loads import options_with, settings_json, settings_lines
+    from app.models.options import LoadOptions
+
+    with exit_codes():
+        models = make_models(Settings())
+        options = options_with(LoadOptions() if reset else models.options(name), how or ())
+        if reset or how:
+            models.choose(name, options)
+        rows = settings_json(options)
+        _done(rows, settings_lines(rows), as_json=as_json)
+
+
+@models_app.command("remove")
+def models_remove(
+    name: Annotated[
+        str | None, typer.Argument(metavar="[COPY]", help="A copy’s or a model’s name; none: list.")
+    ] = None,
+    *,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Don’t ask.")] = False,
+    as_json: AsJson = False,
+) -> None:
+    """List the prepared copies with their sizes, or delete one; a model’s own files are never touched."""
+    from app.commands.loads import agreed, copies_lines, copies_named
+    from app.commands.output import human_bytes
+
+    with exit_codes():
+        models = make_models(Settings())
+        if name is None:
+            found = models.copies()
+            _done([copy.as_json() for copy in found], copies_lines(found), as_json=as_json)
+            return
+        doomed = copies_named(models.copies(), name)
+        if agreed(doomed, yes=yes, can_ask=sys.stdin.isatty() and not as_json):
+            gone = [models.remove_copy(copy.name) for copy in doomed]
+            freed = sum(copy.nbytes for copy in gone)
+            told: Json = {"removed": [copy.name for copy in gone], "freed_bytes": freed}
+            _done(told, f"Deleted {len(gone)}, {human_bytes(freed)} freed.", as_json=as_json)
 
 
 @contextmanager

@@ -39,6 +39,16 @@ def load_report(report: dict[str, Json]) -> str:
         f"resident   {human_bytes(report['resident_bytes'])} ({by_dtype})",
         f"4-bit      {report['share_4bit']:.1%} of all parameters, {report['linear_share_4bit']:.1%} of the linear layers",
         f"peak       {human_bytes(report['peak_bytes'])} while loading, {report['seconds']:.1f} s",
+        *([_settings(report)] if report.get("options") else []),
         *(f"warning    {warning}" for warning in report["warnings"]),
     ]
     return "\n".join(lines)
+
+
+def _settings(report: dict[str, Json]) -> str:
+    """What it was loaded with."""
+    options = report["options"]
+    scheme = options["scheme"] + (
+        " with double quantization" if options["double_quant"] and options["scheme"] != "none" else ""
+    )
+    return f"loaded     {scheme}, computes in {options['compute_dtype']}, {report['attention']} attention, on {report['device']}"

@@ -45,7 +45,7 @@ ROWS: tuple[Choice, ...] = (
         "Weights",
         "preparation",
         get_args(Scheme),
-        "How the weights are kept. 4 bits need about a quarter of the memory; NF4 is closer to the original than FP4.",
+        "4 bits need about a quarter of the memory; NF4 is closer to the original than FP4.",
         MappingProxyType({"nf4": "4-bit (NF4)", "fp4": "4-bit (FP4)", "none": "as they are (not quantized)"}),
     ),
     Choice(
@@ -53,28 +53,28 @@ ROWS: tuple[Choice, ...] = (
         "Double quantization",
         "preparation",
         (True, False),
-        "Keeps the scales of the 4-bit weights in 8 bits: about 0.4 bits a weight less on the disk and on a graphics card.",
+        "Keeps the scales of the 4-bit weights in 8 bits: a little smaller, a little slower.",
     ),
     Choice(
         "compute_dtype",
         "Computes in",
         "preparation",
         get_args(ComputeDtype),
-        "The numbers that are computed with. float16 suits older graphics cards, float32 is the most exact and the slowest.",
+        "float16 suits older graphics cards; float32 is the most exact and the slowest.",
     ),
     Choice(
         "attention",
         "Attention",
         "load",
         get_args(Attention),
-        "eager is slower but forms the weights that output_attentions shows; auto is the quickest that the model has.",
+        "auto is the quickest that the model has; output_attentions needs eager.",
     ),
     Choice(
         "device",
         "Runs on",
         "load",
         ("auto", "cpu", "cuda"),
-        "auto takes a graphics card if there is one. cuda shares the model out over all cards, cuda:0 is the first alone.",
+        "auto takes a graphics card if there is one; cuda shares the model out over all of them.",
         MappingProxyType({"cpu": "processor (cpu)", "cuda": "graphics cards (cuda)"}),
     ),
     Choice(
@@ -82,7 +82,7 @@ ROWS: tuple[Choice, ...] = (
         "Keep the 4-bit copy",
         "load",
         (True, False),
-        "Keeps it in the cache folder, so that the next start reads it instead of quantizing anew.",
+        "The next start reads it instead of quantizing anew.",
     ),
 )
 _BY_NAME: Mapping[str, Choice] = MappingProxyType({row.name: row for row in ROWS})
@@ -132,7 +132,8 @@ def _checked(name: str, value: Json) -> Json:
     plain = {"true": True, "on": True, "false": False, "off": False}.get(value, value) if True in row.values else value
     if (name == "device" and isinstance(plain, str) and _CARD.fullmatch(plain)) or plain in row.values:
         return plain
-    raise BadParameter(name, f"{value!r} is not one of {', '.join(row.label_of(v) for v in row.values)}")
+    words = ["on" if one is True else "off" if one is False else str(one) for one in row.values]
+    raise BadParameter(name, f"{value!r} is not one of {', '.join(words)}")
 
 
 def unusable(name: str, value: Json) -> str:
