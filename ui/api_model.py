@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
+
 from fastapi import APIRouter
 
 from app.chat import Chat
 from app.conversation import Json
+from app.models.facts import ModelFacts
 
 
 def router(chat: Chat) -> APIRouter:
@@ -34,8 +37,9 @@ def model_view(chat: Chat) -> Json:
         "name": status.name,
         "label": facts.label if facts else None,
         "quantization": facts.quantization if facts else None,
-        "device": facts.device if facts else None,
-        "context_length": facts.context_length if facts else None,
+        "device": _where(facts) if facts else None,
+        "context_length": _context(facts) if facts else None,
+        "remote": asdict(facts.remote) if facts and facts.remote else None,
         "detail": status.detail,
         "done": status.done,
         "total": status.total,
@@ -45,11 +49,24 @@ def model_view(chat: Chat) -> Json:
     }
 
 
+def _where(facts: ModelFacts) -> str:
+    return facts.device if facts.processes == 1 else f"{facts.device}, in {facts.processes} processes"
+
+
+def _context(facts: ModelFacts) -> int | None:
+    """Tokens of context; None where a server doesn't tell."""
+    return None if facts.remote and not facts.remote.context_known else facts.context_length
+
+
 def _measured(chat: Chat) -> dict[str, Json]:
     """What was measured while loading, as rows for people, and what the user must be told about model and conversations."""
     report = chat.engine.report
     if report is None:
         return {"measured": [], "warnings": []}
+    facts = chat.engine.status().facts
+    if facts and facts.remote:
+        known = {"vllm": "vLLM", "openai": "OpenAI-compatible"}[facts.remote.kind]
+        return {"measured": [["Interface", known]], "warnings": list(report.warnings)}
     by_dtype = ", ".join(f"{dtype} {size / 1e6:,.0f} MB" for dtype, size in report.bytes_by_dtype.items())
     rows = [
         ["In 4 bits", f"{report.share_4bit:.0%} of all weights, {report.linear_share_4bit:.0%} of the linear layers"],

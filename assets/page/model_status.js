@@ -29,7 +29,7 @@ function showModel(view) {
   const share = view.total > 0 ? Math.floor((100 * view.done) / view.total) : null;
   const name = view.label || view.name || "the model";
   const words = {
-    offline: "Fader is not answering", none: "No model", ready: name,
+    offline: "Fader is not answering", none: "No model", ready: view.remote ? `${name} ${view.remote.leaves_machine ? "↗" : "·"} ${view.remote.host}` : name,
     loading: `Loading ${view.name || "the model"}${share === null ? "…" : ` ${share} %`}`,
     failed: view.label ? `${view.label} (last load failed)` : `${view.name || "Model"} could not be loaded`,
   }[view.state] || view.state;
@@ -38,13 +38,14 @@ function showModel(view) {
   modelView = view;
   if (changed) window.dispatchEvent(new CustomEvent("fader-model", { detail: view }));
   box.dataset.state = view.state;
-  box.title = view.detail || [view.quantization, view.device, view.context_length && `${view.context_length.toLocaleString("en")} tokens of context`].filter(Boolean).join(" · ");
+  box.classList.toggle("leaves-machine", view.state === "ready" && Boolean(view.remote?.leaves_machine));
+  box.title = view.detail || [view.remote?.leaves_machine && `What you write is sent to ${view.remote.host}`, view.quantization, view.device, view.context_length && `${view.context_length.toLocaleString("en")} tokens of context`].filter(Boolean).join(" · ");
   if ($(".words", box).textContent !== words) $(".words", box).textContent = words;
   const details = $("#model-details");
   if (!details) return;
   $("#model-cancel").disabled = view.state !== "loading";
   $("#model-unload").disabled = !view.label;
-  const rows = [["State", view.state === "ready" ? `${name}, loaded` : words], ["Precision", view.quantization], ["Runs on", view.device], ["Context", view.context_length && `${view.context_length.toLocaleString("en")} tokens`], ...(view.measured || [])];
+  const rows = [["State", view.state === "ready" ? `${name}, ${view.remote ? "on a server" : "loaded"}` : words], ["Precision", view.quantization], ["Runs on", view.device], ["Context", view.context_length && `${view.context_length.toLocaleString("en")} tokens`], ...(view.measured || [])];
   const warnings = (view.warnings || []).map((text) => el("p", { class: "hint" }, text));
   const bar = view.state === "loading" && el("progress", share === null ? {} : { max: 100, value: share });
   const key = JSON.stringify([rows, share, view.detail, view.warnings]);
