@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
 
 from app.engine import sampling
@@ -41,6 +41,19 @@ class Observer(Protocol):
 
     def chosen(self, scores: torch.Tensor, tokens: list[int], draws: list[float]) -> None:
         """The step's tokens, and the draws that picked them (none when greedy)."""
+
+
+@dataclass
+class Follow:
+    """Goes along ``ids``, the new tokens of a reply, whatever is chosen; ``chosen`` has what would have been taken at each."""
+
+    ids: Sequence[int] = ()
+    chosen: list[int] = field(default_factory=list)
+
+    def __call__(self, tokens: torch.Tensor) -> torch.Tensor:
+        """The next of the ids in place of the one chosen, int64 [1]."""
+        self.chosen.append(int(tokens[0]))
+        return tokens.new_tensor([self.ids[len(self.chosen) - 1]])
 
 
 def choose(

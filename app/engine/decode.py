@@ -15,7 +15,7 @@ from app.engine import sampling
 from app.engine.assisted import drafting
 from app.engine.beams import BeamTotals
 from app.engine.beside import StaticStore
-from app.engine.choosing import Observer, Prepared, choose
+from app.engine.choosing import Follow, Observer, Prepared, choose
 from app.engine.compiling import compiling
 from app.engine.exact import exact
 from app.engine.fast.proof import Decoding, told
@@ -63,7 +63,8 @@ class Unheard:
 class Decoder:
     """A callable for ``custom_generate``. ``seed`` decides all draws; ``library`` holds what the library's own loops need
     besides (streamer, assistant_model, tokenizer …); ``position``: output tokens that the reply starts with; ``inside`` collects
-    what output_… parameters asked for. ``decoding``: the fast step, where there is one; ``decoded_by`` says afterwards what decoded."""
+    what output_… parameters asked for. ``decoding``: the fast step, where there is one; ``decoded_by`` says afterwards what decoded.
+    ``follow``: the tokens that a single sequence takes whatever is chosen."""
 
     listener: Listener
     cancelled: Event
@@ -76,6 +77,7 @@ class Decoder:
     static: StaticStore = field(default_factory=StaticStore)
     decoding: Decoding = field(default_factory=Decoding)
     decoded_by: str = ""
+    follow: Follow | None = None
 
     def __call__(
         self,
@@ -213,6 +215,8 @@ class Decoder:
                     self.observer.outputs(outputs)
                 steps.after(outputs)
                 tokens, scores = choose(input_ids, logits, prepared, sources, self.observer)
+                if self.follow:
+                    tokens = self.follow(tokens)
                 self.inside.step(config, outputs, logits, scores)
                 del outputs
                 if count > 1:  # a finished sequence is filled up

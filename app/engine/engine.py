@@ -16,14 +16,15 @@ from app.engine.held import MESSAGE_NO_MODEL, HeldModel, Models, ModelStatus, no
 from app.engine.line import Group, Line, LoadJob, runs_of, turn_away, unserved
 from app.engine.outcome import explain
 from app.engine.run import AllSet, LiveRun, RunRequest
-from app.engine.score import Question, ScoreJob
+from app.engine.score import MadeWay, Question, ScoreJob
 from app.errors import Cancelled, FaderError
 from app.remote.connecting import RemoteModel
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from app.engine.ahead import ReadAhead
+    from app.engine.batch.alone import Alone, AloneCheck, Claim
     from app.engine.desk import Desk
     from app.engine.line import Job
     from app.models.loading import LoadedModel
@@ -100,6 +101,12 @@ class Engine:
         """Queue the freeing of the model."""
         return self._enqueue(LoadJob(None))
 
+    def put_back(self, name: str, draft: str | None) -> None:
+        """Queue the loading of a model, and of its draft, unless they are in use by then."""
+        self._enqueue(LoadJob(name, unless_there=True))
+        if draft:
+            self._enqueue(LoadJob(draft, draft=True, unless_there=True))
+
     def load_draft(self, name: str) -> LoadJob:
         """Queue the loading of a draft model beside the main one, for assisted generation; it replaces the previous draft."""
         return self._enqueue(LoadJob(name, draft=True))
@@ -115,6 +122,15 @@ class Engine:
     def ask(self, question: Question) -> None:
         """Queue something to be computed with the model."""
         self._enqueue(question)
+
+    def check_alone(self, claims: Mapping[str, Claim], tell: Callable[[str, Alone], None]) -> AloneCheck:
+        """Queue the check of replies that were computed side by side, by the ids of their runs; it makes way for anybody else."""
+        from app.engine.batch.alone import AloneCheck
+
+        blocks, beside = self.held.blocks, self.held.beside
+        return self._enqueue(
+            AloneCheck(claims=claims, tell=tell, pressed=self._line.pressed, blocks=blocks, beside=beside)
+        )
 
     def cancel_load(self) -> bool:
         """Stop the load under way; False when there is none."""
@@ -239,12 +255,14 @@ class Engine:
             if isinstance(loaded, RemoteModel):
                 raise no_desk(self.held.status)  # noqa: TRY301  (this job's error like any other)
             job.answer(loaded, self.held.blocks.block_size)
+        except MadeWay:
+            self._line.join(job)
+            return
         except FaderError as error:
             job.error = error
         except Exception as error:  # noqa: BLE001  (whatever a model raises ends this job and nothing else)
             job.error = explain(error)
-        finally:
-            job.finished.set()
+        job.finished.set()
 
     def _carry_out(self, job: LoadJob) -> None:
         self._ahead = None
@@ -252,7 +270,7 @@ class Engine:
             if job.name is None:
                 free = self.held.free_draft if job.draft else self.held.free
                 free()
-            elif job.cancelled.is_set():
+            elif job.cancelled.is_set() or (job.unless_there and self.held.holds(job.name, draft=job.draft)):
                 pass
             elif job.draft:
                 self.held.put_draft(job.name, job.cancelled)

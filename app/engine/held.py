@@ -95,6 +95,12 @@ class HeldModel:
             return wanted or (self._resting.name if self._resting else None)
         return wanted if wanted != self.status.name else None
 
+    def holds(self, name: str, *, draft: bool = False) -> bool:
+        """Whether the model of that name, or the draft, is in use."""
+        if draft:
+            return self.beside.draft is not None and self.beside.draft.name == name
+        return self.loaded is not None and self.status.name == name
+
     def ready(self, wanted: str | None, cancelled: Event, report: Report | None = None) -> LoadedModel:
         """The model, loaded first if need be. Raises NoModel, ModelError or Cancelled."""
         if name := self.missing(wanted):

@@ -22,11 +22,12 @@ if TYPE_CHECKING:
 @dataclass(eq=False)
 class LoadJob:
     """A queued load or (name None) unload, of the model or of the draft beside it; ``options`` None: as was chosen for it before.
-    ``finished`` is set when it is over, ``error`` says why it failed."""
+    ``unless_there``: nothing is done when it is in use already. ``finished`` is set when it is over, ``error`` says why it failed."""
 
     name: str | None
     draft: bool = False
     options: LoadOptions | None = None
+    unless_there: bool = False
     finished: Event = field(default_factory=Event)
     cancelled: Event = field(default_factory=Event)
     error: FaderError | None = None
@@ -104,6 +105,11 @@ class Line:
                 for run in runs_of(job):
                     run.append(_place(place))
             return self._served
+
+    def pressed(self) -> bool:
+        """Whether somebody waits for whom a job that makes way has to stop."""
+        with self._changed:
+            return self._closed or any(not getattr(job, "makes_way", False) for job in self._waiting)
 
     @property
     def closed(self) -> bool:

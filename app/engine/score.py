@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from threading import Event
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
@@ -24,10 +24,18 @@ ALTERNATIVES = 20
 """Most probable tokens kept beside each token of the text."""
 
 
+class MadeWay(Exception):
+    """Somebody waits: the question stands behind them and goes on later."""
+
+
 @dataclass(eq=False)
 class Question:
-    """Something to be computed with the loaded model in its thread; ``finished`` is set when it is over, ``error`` says why it failed."""
+    """Something to be computed with the loaded model in its thread; ``finished`` is set when it is over, ``error`` says why it failed.
 
+    ``makes_way``: it may raise ``MadeWay``, and wants to when anybody waits who doesn't do so too.
+    """
+
+    makes_way: ClassVar[bool] = False
     finished: Event = field(default_factory=Event)
     cancelled: Event = field(default_factory=Event)
     error: FaderError | None = None
