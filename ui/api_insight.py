@@ -18,7 +18,7 @@ from app.engine.score import ScoreJob, check
 from app.errors import NoModel, NotFound, RefusedInput, RunFailed
 from app.insight.effects import effects
 from app.insight.perplexity import perplexity
-from app.insight.recorded import Recordings
+from app.insight.recorded import Recordings, elsewhere
 from app.insight.watermark import detect
 from app.parameters.validate import validate
 from ui.insight_views import (
@@ -28,6 +28,7 @@ from ui.insight_views import (
     prediction_view,
     readable,
     replay_view,
+    server_tokens_view,
     tokens_view,
 )
 
@@ -110,6 +111,8 @@ def _add_reply(routes: APIRouter, chat: Chat, recordings: Recordings) -> None:
     @routes.get("/runs/{run_id}/tokens")
     def tokens(run_id: str) -> Json:
         recorded = recordings.of(run_id)
+        if recorded.elsewhere:
+            return server_tokens_view(recorded)
         return tokens_view(recorded, desk_for(chat, recorded.run))
 
     @routes.get("/runs/{run_id}/effects")
@@ -226,7 +229,10 @@ def desk_of(chat: Chat) -> Desk:
 
 
 def desk_for(chat: Chat, run: Run) -> Desk:
-    """The tokenizer that a run's ids belong to. Raises NoModel while another model, or none, is loaded."""
+    """The tokenizer that a run's ids belong to. Raises NoModel while another model, or none, is loaded; RefusedInput for a reply that
+    came from a server."""
+    if reason := elsewhere(run):
+        raise RefusedInput(reason)
     desk = desk_of(chat)
     written, loaded = run.model_fingerprint.get("name"), desk.facts.fingerprint.get("name")
     if written is not None and loaded is not None and written != loaded:

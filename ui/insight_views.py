@@ -22,6 +22,7 @@ from app.insight.replay import Candidate, Replay
 from app.insight.stages import PARAMETER_OF, RESHAPES
 from app.insight.watermark import Detection
 from app.insight.what_if import Prediction, Setting
+from app.remote.pieces import RecordedPieces
 
 SHOWN = 20
 """Alternatives sent per token; what-if computes with all that are stored."""
@@ -29,19 +30,36 @@ SHOWN = 20
 
 def tokens_view(recorded: Recorded, desk: Desk) -> Json:
     """A reply's tokens. ``from``: the first traced one; figures and alternatives (flat, ``k`` a token) count from there."""
+    run = recorded.run
+    view = _whole_view(recorded, desk.facts.eos_token_ids)
+    return {**view, **text_view(run.output_ids, recorded.trace, desk, run.prompt_ids)}
+
+
+def server_tokens_view(recorded: Recorded) -> Json:
+    """The same for a reply from a server (``server`` is its host), as far as that told its tokens."""
+    trace = recorded.trace
+    ids = () if trace is None else tuple(trace.chosen.tolist())
+    pieces = RecordedPieces(() if trace is None else trace.texts)
+    host = recorded.run.model_fingerprint.get("remote")
+    return {**_whole_view(recorded, ()), **text_view(ids, trace, pieces), "server": host, "note": recorded.elsewhere}
+
+
+def _whole_view(recorded: Recorded, ends: tuple[int, ...]) -> dict[str, Json]:
+    """What is told of a reply as a whole."""
     run, trace = recorded.run, recorded.trace
-    view = {
+    return {
         "run": run.id,
         "seed": run.seed,
-        "ends": [*desk.facts.eos_token_ids],
+        "ends": [*ends],
         "effective": {name: run.effective.get(name) for name in Setting.__slots__},
         "watermark": run.effective.get("watermarking_config"),
         "reason": None if trace else recorded.missing,
     }
-    return {**view, **text_view(run.output_ids, trace, desk, run.prompt_ids)}
 
 
-def text_view(ids: tuple[int, ...], trace: Trace | None, desk: Desk, before: tuple[int, ...] = ()) -> Json:
+def text_view(
+    ids: tuple[int, ...], trace: Trace | None, desk: Desk | RecordedPieces, before: tuple[int, ...] = ()
+) -> Json:
     """Ids with each one's share of the text, and what a trace knows about the last of them."""
     known = set(ids) if trace is None else {*ids, *trace.ids[:, :SHOWN].flatten().tolist()}
     pieces = desk.pieces(sorted(known))

@@ -26,6 +26,17 @@ KEPT = 8
 """Replies whose traces stay unpacked."""
 
 
+def elsewhere(run: Run) -> str:
+    """Why a reply that came from a server can't be computed with here; empty for one that was written on this machine."""
+    host = run.model_fingerprint.get("remote")
+    if not host:
+        return ""
+    return (
+        f"This reply came from {host}, and so did its probabilities, which the server gives before or after its settings without saying "
+        "so. Replay, other draws, what-if and the model’s inside need a model on this machine."
+    )
+
+
 @dataclass(frozen=True, eq=False)
 class Recorded:
     """A reply's run and its trace, None when none was recorded. ``taken_over``: output tokens in front that have no trace."""
@@ -34,13 +45,20 @@ class Recorded:
     trace: Trace | None
 
     @property
+    def elsewhere(self) -> str:
+        """Why nothing can be computed with it here, for a reply that came from a server."""
+        return elsewhere(self.run)
+
+    @property
     def taken_over(self) -> int:
         """Tokens that the reply began with (continued, or branched from another reply)."""
         ids = self.run.output_ids
         return len(ids) - (self.run.stats.new_tokens if self.trace is None else len(self.trace))
 
     def traced(self) -> Trace:
-        """The trace. Raises RefusedInput with the reason why there is none."""
+        """The trace, to compute with. Raises RefusedInput with the reason why there is none, or why it doesn't serve."""
+        if self.elsewhere:
+            raise RefusedInput(self.elsewhere)
         if self.trace is None:
             raise RefusedInput(self.missing)
         return self.trace
@@ -49,7 +67,9 @@ class Recorded:
     def missing(self) -> str:
         """Why there is no trace."""
         effective = self.run.effective
-        if not self.run.output_ids:
+        if self.elsewhere and effective.get("trace_top_k"):
+            return "The server gave no probabilities with this reply’s tokens."
+        if not self.run.output_ids and not self.elsewhere:
             return "This reply has no tokens."
         if not effective.get("trace_top_k"):
             return "No trace was recorded for this reply: trace_top_k was 0."

@@ -51,13 +51,15 @@ export const card = {
     const t = i - view.from;
     const id = view.ids[i];
     const known = t >= 0 && view.raw;
-    const facts = known ? [
+    const facts = known && view.server ? [
+      ["server", percent(view.raw[t])], ["rank", view.rank[t] < view.k ? number(view.rank[t] + 1) : `beyond ${number(view.k)}`], ["entropy", `at least ${(view.entropy[t] / 1000).toFixed(2)} nats`],
+    ] : known ? [
       ["model", percent(view.raw[t])], view.stages.length > 0 && ["after settings", percent(view.processed[t])], ["rank", `${number(view.rank[t] + 1)} of ${number(view.vocabulary)}`],
       ["entropy", `${(view.entropy[t] / 1000).toFixed(2)} nats`], view.draws[t] !== null && ["draw", view.draws[t].toFixed(4)],
     ].filter(Boolean) : [];
     const note = known ? null : view.raw ? (view.job ? "The first token has nothing before it that could predict it." : "Taken over from another reply.") : view.reason;
     this.node.replaceChildren(
-      el("header", {}, el("strong", {}, visible(view.pieces[id] ?? "")), el("span", {}, `token ${number(i + 1)} · id ${id}`)),
+      el("header", {}, el("strong", {}, visible(view.pieces[id] ?? "")), el("span", {}, `token ${number(i + 1)}${view.server ? "" : ` · id ${id}`}`)),
       note && el("p", { class: "hint" }, note) || "",
       facts.length ? el("dl", {}, ...facts.map(([term, value]) => el("div", {}, el("dt", {}, term), el("dd", {}, value)))) : "",
       known && view.stages.length ? stageLine(view, t) : "",
@@ -87,7 +89,7 @@ export const card = {
         el("td", {}, label, other === id && el("span", { class: "sr-only" }, " (chosen)")),
         el("td", {}, el("i", { style: `width:${(raw / 10000).toFixed(1)}%` }), percent(raw)), el("td", { title: gone === NOT_REMOVED ? "Probability after the settings" : `Removed by ${fate}` }, gone === NOT_REMOVED ? fate : `✕ ${fate}`)));
     }
-    return el("div", { class: "alternatives" }, el("table", {}, el("thead", {}, el("tr", {}, el("th", {}, "token"), el("th", {}, "model"), el("th", {}, view.stages.length ? "after settings" : ""))), el("tbody", {}, ...rows)));
+    return el("div", { class: "alternatives" }, el("table", {}, el("thead", {}, el("tr", {}, el("th", {}, "token"), el("th", {}, view.server ? "server" : "model"), el("th", {}, view.stages.length ? "after settings" : ""))), el("tbody", {}, ...rows)));
   },
   actions(i, id) {
     const { act, view } = this.owner;

@@ -43,7 +43,7 @@ function attach() {
 }
 
 function build() {
-  const text = state.opened.text = tokenText(state.opened.view, { branch, goOn });
+  const text = state.opened.text = tokenText(state.opened.view, state.opened.view.server ? null : { branch, goOn });
   const panel = state.opened.panel = el("div", { class: "panel", hidden: true });
   const toggles = [["What mattered", report], ["What if", sliders], ["Replay", replay], ["Inside", inside], ["Experts", experts]].map(([name, fill]) => {
     const button = el("button", { type: "button", class: "small", "aria-expanded": "false", onclick: () => turn(button, fill) }, name);
@@ -52,11 +52,13 @@ function build() {
   const modes = el("select", { "aria-label": "Colour by", onchange: () => text.colour(modes.value) }, ...Object.entries(SCALES).map(([key, scale]) => el("option", { value: key }, scale.name)));
   const traced = Boolean(state.opened.view.raw);
   const mine = state.opened;
-  toggles.push(el("button", { type: "button", class: "small", onclick: () => compare(mine.message) }, "Compare"));
+  const { server, note } = state.opened.view;
+  if (server) toggles.length = 0;
+  else toggles.push(el("button", { type: "button", class: "small", onclick: () => compare(mine.message) }, "Compare"));
   state.opened.node = el("section", { id: "token-view", "aria-label": "Tokens of this reply" },
     el("header", {}, el("h4", {}, `${number(state.opened.view.ids.length)} tokens`), el("div", { class: "toggles" }, ...(traced ? toggles : toggles.slice(2))),
       el("button", { type: "button", class: "icon", "aria-label": "Close the token view", title: "Close", onclick: close }, icon("close"))),
-    !traced && el("p", { class: "note" }, state.opened.view.reason), panel,
+    !traced && el("p", { class: "note" }, state.opened.view.reason), server && el("p", { class: "note" }, note), panel,
     traced && el("div", { class: "colours" }, el("label", {}, "Colour by ", modes), text.legend),
     text.plot?.node, text.list);
 }
