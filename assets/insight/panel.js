@@ -23,6 +23,7 @@ export async function open(messageId) {
   if (!message?.run) return toast("This reply was not written by a model here.");
   const view = await attempt(() => api(`/api/runs/${message.run.id}/tokens`));
   if (!view) return undefined;
+  if (!view.ids.length) return toast(view.reason);
   close();
   state.opened = { message: messageId, run: message.run.id, view, panel: null };
   build();
