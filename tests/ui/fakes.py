@@ -14,6 +14,7 @@ from app.engine.run import LiveRun, RunRequest
 from app.engine.text import Kind
 from app.models.facts import ModelFacts
 from app.models.loading import LoadedModel
+from app.models.measure import LoadReport
 from app.models.options import LoadOptions
 
 FACTS = ModelFacts("fake", "Fake 1B", "FakeForCausalLM", 2048, 1000, 2, quantization="nf4")
@@ -41,6 +42,7 @@ class FakeEngine:
         self.model = ModelStatus("ready", "fake", FACTS)
         self.desk: Desk | None = None
         self.loaded: LoadedModel | None = None
+        self.report: LoadReport | None = None
         self.requests: list[RunRequest] = []
         self._runs: dict[str, LiveRun] = {}
         self._waiting: list[LiveRun] = []
