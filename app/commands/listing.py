@@ -29,18 +29,29 @@ def model_table(rows: Sequence[dict[str, Json]]) -> str:
     """Name, kind and size of every model found."""
     if not rows:
         return "No models found. Set up the built-in one with: python3 launch.py setup"
-    return table([("NAME", "KIND", "SIZE"), *((r["name"], r["kind"], human_bytes(r["bytes"] or 0)) for r in rows)])
+    return table([("NAME", "KIND", "SIZE"), *((r["name"], r["kind"], _size(r)) for r in rows)])
+
+
+def _size(row: dict[str, Json]) -> str:
+    """Bytes on the disk; of a server the reason why it doesn't answer, if it doesn't."""
+    if row["kind"] == "remote":
+        return "on the server" if row["detail"].startswith("on ") else row["detail"]
+    return human_bytes(row["bytes"] or 0)
 
 
 def load_report(report: dict[str, Json]) -> str:
-    """Memory, share in 4-bit and warnings."""
+    """Memory, share in 4-bit and warnings; of a model on a server, what is known of it."""
+    told = [f"warning    {warning}" for warning in report["warnings"]]
+    if host := report["fingerprint"].get("remote"):
+        where = f"runs on   {host} ({report['fingerprint']['interface']}); nothing is held in memory here"
+        return "\n".join([where, *told])
     by_dtype = ", ".join(f"{name} {human_bytes(count)}" for name, count in report["bytes_by_dtype"].items())
     lines = [
         f"resident   {human_bytes(report['resident_bytes'])} ({by_dtype})",
         f"4-bit      {report['share_4bit']:.1%} of all parameters, {report['linear_share_4bit']:.1%} of the linear layers",
         f"peak       {human_bytes(report['peak_bytes'])} while loading, {report['seconds']:.1f} s",
         *([_settings(report)] if report.get("options") else []),
-        *(f"warning    {warning}" for warning in report["warnings"]),
+        *told,
     ]
     return "\n".join(lines)
 
