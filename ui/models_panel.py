@@ -9,7 +9,7 @@ import gradio as gr
 
 from app.chat import Chat
 from app.errors import FaderError
-from app.models.catalogue import list_models
+from app.models.catalogue import Entry, list_models
 from app.settings import Settings
 
 
@@ -21,7 +21,7 @@ def build_models_panel(chat: Chat) -> None:
             value=chat.settings.model,
             label="Model",
             allow_custom_value=True,
-            info="One of these, a Hugging Face id, a folder, or a GGUF file. It is loaded in 4 bits.",
+            info="One of these, a Hugging Face id, a folder, a GGUF file (loaded in 4 bits), or a server’s address.",
             elem_id="model-name",
         )
         with gr.Row(elem_id="model-actions"):
@@ -75,9 +75,14 @@ def _drafted(chat: Chat, name: str | None) -> str:
 
 def choices(settings: Settings) -> list[tuple[str, str]]:
     """What is on this machine, as label and name, each name once, the configured model among them."""
-    found = {entry.name: f"{entry.label} ({_size(entry.nbytes)})" for entry in reversed(list_models(settings))}
+    found = {entry.name: f"{entry.label} ({_place(entry)})" for entry in reversed(list_models(settings))}
     found.setdefault(settings.model, settings.model)
     return [(label, name) for name, label in reversed(found.items())]
+
+
+def _place(entry: Entry) -> str:
+    """Its size on the disk, or where else it is; of a server that doesn't answer the reason."""
+    return entry.detail if entry.kind == "remote" else _size(entry.nbytes)
 
 
 def _size(nbytes: int) -> str:
