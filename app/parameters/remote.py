@@ -144,7 +144,7 @@ def resolve_remote(requested: Mapping[str, Json], facts: ModelFacts, sources: Ma
 def _plain(row: Parameter, making: _Making) -> None:
     """Sent as set, else not sent."""
     if not making.asked(row):
-        making.put(row, None, "Not sent: the server’s own value acts.", active=False, kind="unused")
+        making.put(row, None, "Not sent: the server’s own value acts.", active=False)
         return
     field = fields_of(making.remote).get(row.name)
     how = f"Sent as {field}" if field else BY_FADER[row.name]

@@ -2,7 +2,7 @@
 import { el } from "../page/dom.js";
 
 const MARKS = { clamped: "clamped", ignored: "ignored", conflict: "overruled", implied: "implied", unused: "idle" };
-export const SOURCES = { set: "set", conversation: "set", preset: "preset", model: "model", library: "library", fader: "Fader", implied: "implied" };
+export const SOURCES = { set: "set", conversation: "set", preset: "preset", model: "model", library: "library", fader: "Fader", server: "server", implied: "implied" };
 
 const isNeutral = (off) => Boolean(off) && !(Array.isArray(off) && !off.length); // an "off" that isn't simply nothing, such as 1.0
 
