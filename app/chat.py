@@ -6,15 +6,18 @@ Every method returns as soon as the user's words are safely stored and the run i
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+from app.comparing import turns
 from app.conversation import EMPTY, Conversation, Json, Message, Role, Run, RunStatus, new_id, now
 from app.engine.held import no_desk
 from app.engine.run import LiveRun, RunRequest
-from app.errors import NotFound, RefusedInput, RunFailed
-from app.insight.replay import Replay, compare, request_for
+from app.errors import NotFound, RefusedInput, RunFailed, StoreError
+from app.insight.replay import Replay, alone_claim, compare, request_for
+from app.parameters.presets import Preset, shipped
 from app.parameters.resolve import resolve
 from app.parameters.validate import validate
 from app.recorder import Recorder
@@ -22,10 +25,17 @@ from app.remote.request import check_continues
 from app.titles import suggest_title
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from app.engine.batch.alone import Alone, AloneCheck
     from app.engine.desk import Preview
     from app.engine.engine import Engine
+    from app.insight.compare import Cell
     from app.settings import Settings
     from app.store import ConversationStore
+
+log = logging.getLogger(__name__)
+ALONE = "Computed beside other replies. Alone, the same seed takes another token at token {token}; of all tokens {share:.1%} are the same."
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +45,14 @@ class Started:
     conversation: Conversation
     reply: Message
     run: LiveRun
+
+
+@dataclass(frozen=True, slots=True)
+class Compared:
+    """A cell under way. ``apart``: why it is computed by itself, None where it goes side by side with the others."""
+
+    started: Started
+    apart: str | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,22 +80,23 @@ class Chat:
         conversation_id: str | None = None,
         parent_id: str | None = None,
         requested: Mapping[str, Json] = EMPTY,
+        preset: str | None = None,
         system_prompt: str | None = None,
         prefix: str = "",
         model: str | None = None,
         inherit: bool = False,
     ) -> Started:
         """Store a user message below ``parent_id`` (default: the shown leaf) and start the reply; without a conversation a new
-        one is made, titled from the text. ``requested`` holds only the parameters that are set; ``prefix`` is typed text that
-        the reply starts with. ``model``: load this one first if it isn't the one in memory. ``inherit``: what the conversation has
-        set applies where ``requested`` says nothing.
+        one is made, titled from the text. ``requested`` holds only the parameters that are set, ``preset`` is the name of the
+        one they began with; ``prefix`` is typed text that the reply starts with. ``model``: load this one first if it isn't the one
+        in memory. ``inherit``: what the conversation has set applies where ``requested`` says nothing.
 
         Raises RefusedInput for a blank or over-long text, BadParameter, NotFound, StoreError.
         """
         self._check(text)
         checked, sources = self._with_kept(requested, conversation_id if inherit else None)
         shown_model = model or self.engine.status().name
-        conversation = self._conversation(conversation_id, text, checked, system_prompt, shown_model)
+        conversation = self._conversation(conversation_id, text, checked, preset, system_prompt, shown_model)
         parent = parent_id or self._leaf(conversation)
         question = Message(new_id(), conversation.id, parent, Role.USER, text)
         return self._start(conversation, [question], checked, Beginning(prefix), model=model, sources=sources)
@@ -134,6 +153,27 @@ class Chat:
         wanted = {name: value for name, value in asked.items() if name != "num_return_sequences"}
         conversation = self.store.conversation(old.conversation_id)
         return self._start(conversation, [], self._checked(wanted), beginning, parent_id=old.parent_id)
+
+    def compare(self, message_id: str, cells: Sequence[Cell]) -> tuple[Compared, ...]:
+        """Start a sibling of a reply for each cell, those that can be side by side in one batch; the reply stays on display. Other
+        models are loaded in turn, and the present one comes back afterwards. Raises as ``branch_token`` does."""
+        old = self._message(message_id, Role.ASSISTANT)
+        shown = self._leaf(self.store.conversation(old.conversation_id))
+        begun: list[tuple[Message, RunRequest]] = []
+        try:
+            for cell in cells:
+                begun.append(self._begin_cell(old, cell))  # noqa: PERF401  (what has begun is kept when the next one can't)
+        finally:
+            compared = self._queue_cells(begun)
+            if shown:
+                self.store.update_conversation(old.conversation_id, shown_leaf=shown)
+        return compared
+
+    def check_alone(self, run_ids: Sequence[str]) -> AloneCheck:
+        """Hold finished replies that were computed side by side against single runs, whenever nobody else waits; where one parts
+        from what it would be alone, that is noted with it. Raises NotFound."""
+        runs = [self.store.run(run_id) for run_id in run_ids]
+        return self.engine.check_alone({run.id: alone_claim(run) for run in runs if run.output_ids}, self._keep_alone)
 
     def branch(self, message_id: str) -> Conversation:
         """Copy the path up to a message into a new conversation and return it."""
@@ -251,6 +291,12 @@ class Chat:
         kept = self.store.conversation(conversation_id).parameters
         return {**kept, **checked}, {name: "conversation" for name in kept if name not in checked}
 
+    def _from_preset(self, conversation: Conversation, requested: Mapping[str, Json]) -> dict[str, str]:
+        """Which of the values are those of the preset that the conversation's settings began with."""
+        own = Preset(conversation.preset, "", self.store.presets().get(conversation.preset, EMPTY))
+        preset = next((preset for preset in shipped() if preset.name == conversation.preset), own)
+        return dict.fromkeys(preset.giving(requested), "preset")
+
     def _settled(self, conversation_id: str, end: str | None) -> list[Message]:
         """The branch down to ``end``, once every reply on it that was under way is in the store."""
         if end is None:
@@ -272,12 +318,17 @@ class Chat:
         conversation_id: str | None,
         text: str,
         parameters: Mapping[str, Json],
+        preset: str | None,
         system_prompt: str | None,
         model: str | None,
     ) -> Conversation:
         if conversation_id is None:
             made = Conversation(
-                title=suggest_title(text), system_prompt=system_prompt or "", parameters=parameters, model=model
+                title=suggest_title(text),
+                system_prompt=system_prompt or "",
+                parameters=parameters,
+                preset=preset or "",
+                model=model,
             )
             self.store.create_conversation(made)
             return made
@@ -290,6 +341,7 @@ class Chat:
             title=None if old.title else suggest_title(text),
             system_prompt=system_prompt,
             parameters=parameters,
+            preset=preset,
             model=model,
         )
 
@@ -308,7 +360,28 @@ class Chat:
         model: str | None = None,
         sources: Mapping[str, str] = EMPTY,
     ) -> Started:
-        """Store the new messages, an empty reply and its run in one transaction; then queue the run.
+        """Store the new messages and an empty reply, and queue its run. Raises RefusedInput as ``_begin`` does."""
+        reply, request = self._begin(
+            conversation, new, requested, beginning, parent_id=parent_id, model=model, sources=sources
+        )
+        return self._follow(reply, self.engine.submit(request))
+
+    def _follow(self, reply: Message, live: LiveRun) -> Started:
+        self._recorder.follow(live)
+        return Started(self.store.conversation(reply.conversation_id), reply, live)
+
+    def _begin(
+        self,
+        conversation: Conversation,
+        new: list[Message],
+        requested: Mapping[str, Json],
+        beginning: Beginning | None = None,
+        *,
+        parent_id: str | None = None,
+        model: str | None = None,
+        sources: Mapping[str, str] = EMPTY,
+    ) -> tuple[Message, RunRequest]:
+        """Store the new messages, an empty reply and its run in one transaction; the request of the run is still to be queued.
 
         Raises RefusedInput for a beginning that a server can't go on with.
         """
@@ -331,15 +404,51 @@ class Chat:
             history=lambda: (*self._settled(conversation.id, above), *new),
             system_prompt=conversation.system_prompt,
             requested=requested,
-            sources=sources,
+            sources={**self._from_preset(conversation, requested), **sources},
             prefix_text=beginning.text,
             prefix_ids=beginning.ids,
             prompt_ids=beginning.prompt_ids,
             model=model,
         )
-        live = self.engine.submit(request)
-        self._recorder.follow(live)
-        return Started(self.store.conversation(conversation.id), replace(reply, run=run), live)
+        return replace(reply, run=run), request
+
+    def _begin_cell(self, old: Message, cell: Cell) -> tuple[Message, RunRequest]:
+        """A cell's reply begins with what the compared one took over: on its own model with the same tokens, on another one as text."""
+        run, desk = old.run, self.engine.desk
+        if run is None:
+            raise RefusedInput("This reply was not written by a model here.")
+        ids = run.output_ids[: len(run.output_ids) - run.stats.new_tokens]
+        if ids and desk is None:
+            raise no_desk(self.engine.status())
+        text = desk.shown(ids) if ids and desk else ""
+        own = cell.model in (None, run.model_fingerprint.get("name"))
+        beginning = Beginning(text, ids, run.prompt_ids) if own else Beginning(text)
+        conversation = self.store.conversation(old.conversation_id)
+        parent, model, sources = old.parent_id, cell.model, cell.sources
+        return self._begin(conversation, [], cell.requested, beginning, parent_id=parent, model=model, sources=sources)
+
+    def _queue_cells(self, begun: Sequence[tuple[Message, RunRequest]]) -> tuple[Compared, ...]:
+        """Queue what a comparison has begun, and put the present model back behind it."""
+        replies, status = {request.run_id: reply for reply, request in begun}, self.engine.status()
+        compared: dict[str, Compared] = {}
+        for turn in turns([request for _, request in begun], status):
+            for live in self.engine.submit_together(turn.requests):
+                compared[live.id] = Compared(self._follow(replies[live.id], live), turn.apart)
+        if status.name and any(request.model not in (None, status.name) for _, request in begun):
+            self.engine.put_back(status.name, status.facts.draft_model if status.facts else None)
+        return tuple(compared[request.run_id] for _, request in begun)
+
+    def _keep_alone(self, run_id: str, found: Alone) -> None:
+        """Note with a reply where it parts from what it would be alone."""
+        if found.parts_at is None:
+            return
+        try:
+            run = self.store.run(run_id)
+            note = ALONE.format(token=len(run.output_ids) - found.tokens + found.parts_at + 1, share=found.share)
+            content = self.store.message(run.message_id).content
+            self.store.finish_run(replace(run, notes=(*run.notes, note)), content)
+        except (NotFound, StoreError) as error:  # deleted meanwhile, or no room on the disk: only the note is lost
+            log.warning("A note could not be kept: %s", error)
 
 
 def _twin(message: Message, conversation_id: str, parent_id: str | None) -> Message:

@@ -40,6 +40,7 @@ class Actions:
                 conversation_id=asked.get("conversation") or None,
                 parent_id=message or None,
                 requested=requested,
+                preset=str(asked.get("preset") or ""),
                 system_prompt=system_prompt,
                 prefix=str(asked.get("prefix") or ""),
             )

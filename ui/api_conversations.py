@@ -26,6 +26,7 @@ class Change(BaseModel):
 
     title: str | None = Field(default=None, min_length=1, max_length=200)
     pinned: bool | None = None
+    system_prompt: str | None = Field(default=None, max_length=1_000_000)
 
 
 def router(chat: Chat) -> APIRouter:
@@ -64,7 +65,9 @@ def router(chat: Chat) -> APIRouter:
 
     @routes.post("/{conversation_id}")
     def change(conversation_id: str, body: Change) -> Json:
-        changed = chat.store.update_conversation(conversation_id, title=body.title, pinned=body.pinned)
+        changed = chat.store.update_conversation(
+            conversation_id, title=body.title, pinned=body.pinned, system_prompt=body.system_prompt
+        )
         return conversation_view(changed)
 
     return routes

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from itertools import count
 from typing import Any
@@ -17,7 +17,7 @@ import gradio as gr
 from gradio.components import Component
 
 from app.chat import Chat
-from app.conversation import Json
+from app.conversation import Conversation, Json
 from app.errors import BadParameter
 from app.models.facts import ModelFacts
 from app.parameters.row import Group, Parameter
@@ -60,9 +60,10 @@ def build_parameters_panel(chat: Chat) -> Panel:
         gr.HTML(EFFECTIVE, elem_id="effective", js_on_load=None, apply_default_css=False)
         controls = [control for group in groups() for control in _build_group(group, facts)]
         place = gr.Textbox("", elem_id="parameter-place", visible="hidden", label="Conversation")
+        preset = gr.Textbox("", elem_id="parameter-preset", visible="hidden", label="Preset")
         state = gr.HTML("", elem_id="parameter-state", visible="hidden", html_template="", js_on_load=STATE_ON_LOAD)
         bridge = gr.HTML("", elem_id="parameter-bridge", visible="hidden", js_on_load=BRIDGE_ON_LOAD)
-    panel = Panel(chat, controls, place, state)
+    panel = Panel(chat, controls, (place, preset), state)
     panel.wire(bridge)
     return panel
 
@@ -91,33 +92,40 @@ def _build_control(row: Parameter, facts: ModelFacts | None) -> Control:
 class Panel:
     """Fulfils ``ui.panel.ParametersPanel``."""
 
-    def __init__(self, chat: Chat, controls: Sequence[Control], place: gr.Textbox, state: gr.HTML) -> None:
+    def __init__(
+        self, chat: Chat, controls: Sequence[Control], about: tuple[gr.Textbox, gr.Textbox], state: gr.HTML
+    ) -> None:
         self._chat = chat
         self._controls = controls
         every = [component for control in controls for component in (control.switch, *control.fields.components)]
-        self.inputs: list[Component] = [place, *every]
-        self.outputs: list[Component] = [state, place, *every]
+        self.inputs: list[Component] = [*about, *every]
+        self.outputs: list[Component] = [state, *about, *every]
         self._numbers = count()
 
     # -- what the page asks for (ui/panel.py) ----------------------------------------------------------------------------------
 
     def requested(self, values: Sequence[Any]) -> dict[str, Json]:
         """The parameters that are set, converted and checked; raises BadParameter for the first wrong one."""
-        found = answer(self._given(values[1:]), self._facts())
+        found = answer(self._read(values).parameters, self._facts())
         for name, why in found.problems.items():
             raise BadParameter(name, why)
         return dict(found.requested)
 
-    def shown(self, parameters: Mapping[str, Json], conversation: str = "", trouble: str = "") -> Sequence[Any]:
-        """Updates of ``outputs``: these parameters set and no others, in the limits of the model that is loaded now."""
-        facts = self._facts()
-        found = answer(parameters, facts)
-        updates = [update for control in self._controls for update in self._shown(control, parameters, found, facts)]
-        return [self._state(found, parameters, conversation, trouble), conversation, *updates]
+    def preset(self, values: Sequence[Any]) -> str:
+        """The name of the preset that they began with, if any."""
+        return self._read(values).preset
 
-    def fresh(self) -> Mapping[str, Json]:
-        """What a new conversation starts with: the model's default preset, else nothing."""
-        return Shelf(self._chat).start()
+    def shown(self, conversation: Conversation, trouble: str = "") -> Sequence[Any]:
+        """Updates of ``outputs``: its parameters set and no others, in the limits of the model that is loaded now."""
+        facts, given = self._facts(), conversation.parameters
+        found = self._answer(conversation)
+        updates = [update for control in self._controls for update in self._shown(control, given, found, facts)]
+        return [self._state(found, conversation, trouble=trouble), conversation.id, conversation.preset, *updates]
+
+    def fresh(self) -> Conversation:
+        """A new conversation with the model's default preset, or with nothing set."""
+        start = Shelf(self._chat).start()
+        return Conversation("", parameters=start.parameters, preset=start.name)
 
     # -- events ---------------------------------------------------------------------------------------------------------------
 
@@ -142,38 +150,41 @@ class Panel:
             return json.dumps({"trouble": sentence(error), "turn": event._data.get("turn")})  # noqa: SLF001
 
     def _explanation(self, event: gr.EventData, values: Sequence[Any]) -> str:
-        place, given = values[0], self._given(values[1:])
-        found = answer(given, self._facts())
-        return self._state(found, given, place, self._keep(place, found), turn=event._data.get("turn"))  # noqa: SLF001
+        given = self._read(values)
+        found = self._answer(given)
+        return self._state(found, given, trouble=self._keep(given, found), turn=event._data.get("turn"))  # noqa: SLF001
 
     def _asked(self, event: gr.EventData, *values: Any) -> Sequence[Any]:
-        """A request of the page's script: ``{"action": "show" | "neutralize" | "refresh" | "fresh", "parameters"}``."""
+        """A request of the page's script: ``{"action": "show" | "neutralize" | "refresh", "parameters", "preset"}``."""
         asked: dict[str, Any] = event._data  # noqa: SLF001  (Gradio gives custom data no public name)
-        place, wanted = values[0], self._wanted(asked, values)
-        trouble = "" if asked["action"] == "refresh" else self._keep(place, answer(wanted, self._facts()))
-        return self.shown(wanted, place, trouble)
+        wanted = self._wanted(asked, self._read(values))
+        trouble = "" if asked["action"] == "refresh" else self._keep(wanted, self._answer(wanted))
+        return self.shown(wanted, trouble)
 
-    def _wanted(self, asked: Mapping[str, Any], values: Sequence[Any]) -> Mapping[str, Json]:
+    def _wanted(self, asked: Mapping[str, Any], given: Conversation) -> Conversation:
         match asked["action"]:
             case "show":
-                return dict(asked["parameters"])
+                return replace(given, parameters=dict(asked["parameters"]), preset=str(asked.get("preset") or ""))
             case "neutralize":
-                return neutralizing(self._facts())
-            case "refresh" if (given := self._given(values[1:])) or values[0]:
-                return given
-            case _:
-                return self.fresh()
+                return replace(given, parameters=neutralizing(self._facts()), preset="")
+            case _:  # what is set stays; a new conversation with nothing set has what the model's start with
+                return given if given.parameters or given.id else self.fresh()
 
     # -- inside ---------------------------------------------------------------------------------------------------------------
 
     def _facts(self) -> ModelFacts | None:
         return self._chat.engine.status().facts
 
-    def _given(self, values: Sequence[Any]) -> dict[str, Json]:
-        """The raw values of the controls that are set."""
-        return {
-            control.row.name: control.fields.read(fields) for control, is_set, fields in self._pairs(values) if is_set
+    def _answer(self, given: Conversation) -> Answer:
+        return answer(given.parameters, self._facts(), Shelf(self._chat).named(given.preset))
+
+    def _read(self, values: Sequence[Any]) -> Conversation:
+        """What the inputs say: the conversation's id, its preset, and the raw values of the controls that are set."""
+        place, preset, *controls = values
+        raw = {
+            control.row.name: control.fields.read(fields) for control, is_set, fields in self._pairs(controls) if is_set
         }
+        return Conversation(str(place or ""), parameters=raw, preset=str(preset or ""))
 
     def _pairs(self, values: Sequence[Any]) -> Iterator[tuple[Control, bool, Sequence[Any]]]:
         at = 0
@@ -181,28 +192,33 @@ class Panel:
             yield control, bool(values[at]), values[at + 1 : at + control.width]
             at += control.width
 
-    def _keep(self, place: str, found: Answer) -> str:
+    def _keep(self, given: Conversation, found: Answer) -> str:
         """Store what is set with its conversation; a value being refused leaves the stored one alone. Returns what went wrong."""
-        if not place:
+        if not given.id:
             return ""
         try:
-            old = self._chat.store.conversation(place).parameters
-            new = {**{name: old[name] for name in found.problems if name in old}, **found.requested}
-            if new != old:
-                self._chat.store.update_conversation(place, parameters=new)
+            old = self._chat.store.conversation(given.id)
+            refused = {name: old.parameters[name] for name in found.problems if name in old.parameters}
+            new = {**refused, **found.requested}
+            if (new, given.preset) != (old.parameters, old.preset):
+                self._chat.store.update_conversation(given.id, parameters=new, preset=given.preset)
         except Exception as error:  # noqa: BLE001  (Gradio would show the page an empty error)
             return sentence(error)
         return ""
 
-    def _state(
-        self, found: Answer, given: Mapping[str, Json], place: str, trouble: str = "", turn: int | None = None
-    ) -> str:
+    def _state(self, found: Answer, given: Conversation, *, trouble: str = "", turn: int | None = None) -> str:
         """What the page shows, as JSON; ``stands``: where an unset control is to stand. Never the same twice."""
-        shown = view(found, given, partial(token_text, self._chat.engine.desk))
+        shown = view(found, given.parameters, partial(token_text, self._chat.engine.desk))
         for control in self._controls:
             if control.fields.follows:
                 shown["rows"][control.row.name]["stands"] = control.fields.show(_standing(control.row, found))[0]
-        about = {"conversation": place, "trouble": trouble, "turn": turn, "number": next(self._numbers)}
+        about = {
+            "conversation": given.id,
+            "preset": given.preset,
+            "trouble": trouble,
+            "turn": turn,
+            "number": next(self._numbers),
+        }
         return json.dumps({**shown, **about})
 
     def _shown(

@@ -7,6 +7,7 @@ for replies through one invisible component, the bridge, because a request must 
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from typing import Any
 
 import gradio as gr
@@ -125,6 +126,7 @@ def _wire(chat: Chat, system_prompt: gr.Textbox, parameters: ParametersPanel) ->
 
     def act(event: gr.EventData, system_text: str, *values: Any) -> str:
         asked: dict[str, Any] = event._data  # noqa: SLF001  (Gradio gives custom data no public name)
+        asked = {**asked, "preset": parameters.preset(values)}
         return json.dumps(actions.answer(asked, system_text, lambda: parameters.requested(values)))
 
     def preview(event: gr.EventData, system_text: str, *values: Any) -> str:
@@ -136,11 +138,11 @@ def _wire(chat: Chat, system_prompt: gr.Textbox, parameters: ParametersPanel) ->
         nonce = asked.get("nonce")
         try:
             key = asked.get("conversation") or ""
-            kept = chat.store.conversation(key) if key else Conversation("", parameters=parameters.fresh())
+            kept = chat.store.conversation(key) if key else unsent(parameters.fresh(), asked.get("unsent"))
         except Exception as error:  # noqa: BLE001  (Gradio would show the page an empty error)
             unchanged = [gr.skip()] * (1 + len(parameters.outputs))
             return [json.dumps({"nonce": nonce, "error": sentence(error)}), *unchanged]
-        return [json.dumps({"nonce": nonce}), kept.system_prompt, *parameters.shown(kept.parameters, key)]
+        return [json.dumps({"nonce": nonce}), kept.system_prompt, *parameters.shown(kept)]
 
     every: dict[str, Any] = {
         "trigger_mode": "multiple",
@@ -152,3 +154,13 @@ def _wire(chat: Chat, system_prompt: gr.Textbox, parameters: ParametersPanel) ->
     bridge.input(preview, [system_prompt, *parameters.inputs], [previewed], **(every | {"trigger_mode": "always_last"}))
     bridge.submit(act, [system_prompt, *parameters.inputs], [answer], **every)
     bridge.select(show, None, [answer, system_prompt, *parameters.outputs], **every)
+
+
+def unsent(fresh: Conversation, kept: Any) -> Conversation:
+    """A new conversation with the settings that the browser kept of it, if it kept any."""
+    if not isinstance(kept, dict):
+        return fresh
+    again = replace(fresh, system_prompt=str(kept.get("system_prompt") or ""))
+    if not isinstance(kept.get("parameters"), dict):
+        return again
+    return replace(again, parameters=kept["parameters"], preset=str(kept.get("preset") or ""))

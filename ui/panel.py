@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any, Protocol
 
 from gradio.components import Component
 
-from app.conversation import Json
+from app.conversation import Conversation, Json
 
 
 class ParametersPanel(Protocol):
@@ -24,30 +24,14 @@ class ParametersPanel(Protocol):
     def requested(self, values: Sequence[Any]) -> dict[str, Json]:
         """The parameters that are set, out of the controls' values; raises BadParameter."""
 
-    def shown(self, parameters: Mapping[str, Json], conversation: str = "") -> Sequence[Any]:
-        """A value or update for each of ``outputs``, so that the controls show these parameters as set and no others.
+    def preset(self, values: Sequence[Any]) -> str:
+        """The name of the preset that they began with, if any."""
 
-        ``conversation`` is the id of the conversation that later changes are kept with; none for a new one.
+    def shown(self, conversation: Conversation) -> Sequence[Any]:
+        """A value or update for each of ``outputs``, so that the controls show the conversation's parameters as set and no others.
+
+        Later changes are kept with it; one without an id is new.
         """
 
-    def fresh(self) -> Mapping[str, Json]:
-        """The parameters that a new conversation starts with."""
-
-
-class NoParameters:
-    """Stands in where there is no panel: nothing is set."""
-
-    inputs: Sequence[Component] = ()
-    outputs: Sequence[Component] = ()
-
-    def requested(self, values: Sequence[Any]) -> dict[str, Json]:
-        """Nothing."""
-        return {}
-
-    def shown(self, parameters: Mapping[str, Json], conversation: str = "") -> Sequence[Any]:
-        """Nothing."""
-        return ()
-
-    def fresh(self) -> Mapping[str, Json]:
-        """Nothing."""
-        return {}
+    def fresh(self) -> Conversation:
+        """A new conversation (without an id) with the parameters that one starts with."""

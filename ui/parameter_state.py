@@ -12,7 +12,7 @@ from typing import TypeAlias
 from app.conversation import Json
 from app.errors import BadParameter
 from app.models.facts import ModelFacts
-from app.parameters.presets import neutral
+from app.parameters.presets import Preset, neutral
 from app.parameters.resolve import Explanation, Resolution, resolve
 from app.parameters.row import Parameter
 from app.parameters.table import TABLE
@@ -31,18 +31,21 @@ class Answer:
     resolution: Resolution
 
 
-def answer(given: Mapping[str, Json], facts: ModelFacts | None) -> Answer:
-    """Check and resolve the set values; one that is refused is left out and named."""
+def answer(given: Mapping[str, Json], facts: ModelFacts | None, preset: Preset | None = None) -> Answer:
+    """Check and resolve the set values; one that is refused is left out and named. Those of ``preset`` are told apart."""
     wrong = problems(given, facts)
     right = {name: check(name, value, facts) for name, value in given.items() if name not in wrong}
     while True:
         try:
-            return Answer(right, wrong, resolve(right, facts))
+            resolve(right, facts)  # as if all were set by hand: what would be refused then is refused from a preset too
         except BadParameter as error:
             if error.name not in right:
                 raise
             wrong[error.name] = error.why
             del right[error.name]
+        else:
+            sources = dict.fromkeys(preset.giving(right), "preset") if preset else {}
+            return Answer(right, wrong, resolve(right, facts, sources=sources))
 
 
 def view(found: Answer, given: Mapping[str, Json], token_text: TokenText) -> dict[str, Json]:

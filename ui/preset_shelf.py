@@ -74,10 +74,13 @@ class Shelf:
         others = {model: chosen for model, chosen in self._defaults().items() if model != self._model()}
         self._keep_defaults(others if name is None else {**others, self._model(): name})
 
-    def start(self) -> Mapping[str, Json]:
-        """The parameters that a new conversation starts with."""
-        chosen = self.default()
-        return next((preset.parameters for preset in self.all() if preset.name == chosen), EMPTY)
+    def start(self) -> Preset:
+        """What a new conversation starts with; a preset without a name: nothing set."""
+        return self.named(self.default() or "")
+
+    def named(self, name: str) -> Preset:
+        """The preset of that name; an empty one where there is none (any more)."""
+        return next((preset for preset in self.all() if preset.name == name), Preset("", "", EMPTY))
 
     def _model(self) -> str:
         return self.chat.engine.status().name or self.chat.settings.model

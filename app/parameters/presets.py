@@ -25,6 +25,12 @@ class Preset:
     description: str
     parameters: Mapping[str, Json]
 
+    def giving(self, requested: Mapping[str, Json]) -> frozenset[str]:
+        """The names in ``requested`` whose value is this preset's."""
+        return frozenset(
+            name for name, value in requested.items() if name in self.parameters and self.parameters[name] == value
+        )
+
 
 @dataclass(frozen=True, slots=True)
 class PresetReport:

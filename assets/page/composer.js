@@ -1,7 +1,7 @@
 /* The prompt: sends what is typed, and keeps it when that fails. */
 import { ask } from "./bridge.js";
 import { $, remembered } from "./dom.js";
-import { draftKey } from "./drafts.js";
+import { draftKey, forgetUnsent } from "./drafts.js";
 import { say } from "./feedback.js";
 import { liveFollower } from "./live.js";
 import { showStarted } from "./replies.js";
@@ -43,6 +43,7 @@ export async function send() {
     const request = { action: "send", text, conversation: from, message: shown.messages.at(-1)?.id, prefix };
     const started = await ask("submit", request);
     remembered.set(draftKey(from), "");
+    if (!from) forgetUnsent();
     window.dispatchEvent(new Event("fader-sent"));
     if (shown.conversation !== from) return;
     if (promptText() === text) setPrompt("");

@@ -4,17 +4,20 @@ import { ask } from "./bridge.js";
 import { FIRST_LOOK, fillWindow, render, setTitle, take } from "./chat.js";
 import { tell } from "./composer.js";
 import { $ } from "./dom.js";
-import { restoreDraft, saveDraft } from "./drafts.js";
+import { forgetUnsent, restoreDraft, saveDraft, unsentSettings } from "./drafts.js";
 import { toast } from "./feedback.js";
 import { closeDrawers } from "./layout.js";
 import { stopFollowing } from "./live.js";
 import { nodeOf } from "./message.js";
 import { markCurrent } from "./sidebar.js";
 import { shown } from "./state.js";
+import { keepSystemPrompt } from "./system_prompt.js";
 
 export async function openConversation(id, { push = true, message = null } = {}) {
   const mine = ++shown.opening;
   if (document.body.classList.contains("fader-ready")) saveDraft();
+  keepSystemPrompt();
+  if (push && !id && !shown.conversation) forgetUnsent(); // "New chat" in a new chat: begin afresh
   tell("");
   stopFollowing();
   closeDrawers();
@@ -34,7 +37,7 @@ export async function openConversation(id, { push = true, message = null } = {})
   restoreDraft();
   markCurrent();
   fillWindow();
-  ask("select", { conversation: id }).catch((error) => toast(error.message, { bad: true }));
+  ask("select", { conversation: id, unsent: id ? null : unsentSettings() }).catch((error) => toast(error.message, { bad: true }));
   if (innerWidth > 800) $("#prompt textarea").focus();
 }
 

@@ -13,6 +13,7 @@ import { watchModel } from "./model_status.js";
 import { atEnd } from "./scroll.js";
 import { loadList } from "./sidebar.js";
 import { list, shown } from "./state.js";
+import { wireSystemPrompt } from "./system_prompt.js";
 
 function wire() {
   document.querySelectorAll("[data-icon]").forEach((node) => { node.prepend(icon(node.dataset.icon)); node.removeAttribute("data-icon"); });
@@ -20,6 +21,7 @@ function wire() {
   document.addEventListener("click", onClick);
   addEventListener("popstate", () => openConversation(new URLSearchParams(location.search).get("c"), { push: false }));
   addEventListener("pagehide", saveDraft);
+  wireSystemPrompt();
   $("#prompt textarea").addEventListener("input", (event) => {
     saveDraftSoon();
     tell(tooLong(event.target.value) || "");

@@ -7,13 +7,14 @@ import { refilter, sayOnce } from "./filter.js";
 import { paint } from "./row.js";
 import { dressed } from "./rows.js";
 import { known } from "./state.js";
-import { forgetPast, offerUndo } from "./undo.js";
+import { forgetPast, keepIfUnsent, offerUndo } from "./undo.js";
 
 export function showState(answer) {
   answered(answer.turn);
   if (!answer.rows) { toast(answer.trouble, { bad: true }); return; }
   if (known.state?.conversation && answer.conversation !== known.state.conversation) forgetPast();
   known.state = answer;
+  keepIfUnsent();
   offerUndo();
   dressed().forEach(paint);
   sayOnce();

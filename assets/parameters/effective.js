@@ -7,10 +7,12 @@ import { SOURCES } from "./words.js";
 /** Matters of course: in the full list only, unless somebody has set them. */
 const QUIET = new Set(["do_sample", "use_cache", "eos_token_id", "bos_token_id", "pad_token_id", "context_policy", "trace_top_k", "decoder_start_token_id"]);
 
+const OWN = new Set(["set", "preset"]);
+
 export function showEffective() {
   const { state } = known;
   const box = $("#effective [role=group]");
-  const inLine = state.summary.filter((item) => !QUIET.has(item.name) || item.source === "set");
+  const inLine = state.summary.filter((item) => !QUIET.has(item.name) || OWN.has(item.source));
   const details = el("details", { open: $("details", box)?.open }, el("summary", {}, el("strong", {}, state.mode), ...inLine.map(chip)),
     el("ul", {}, ...state.summary.map(line)));
   box.replaceChildren(details, ...state.notes.map((note) => el("p", { class: "note" }, note)));

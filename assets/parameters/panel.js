@@ -11,7 +11,7 @@ import { dress } from "./row.js";
 import { $$, byOurselves, isOurs, isThere, nameOf, put, rowOf, switchOf } from "./rows.js";
 import { known } from "./state.js";
 import { forgetTokens, showTokens } from "./tokens.js";
-import { remember, steer, undo } from "./undo.js";
+import { remember, steer, undo, untouched } from "./undo.js";
 
 /** Touching a control sets its parameter. */
 function onInput(event) {
@@ -52,6 +52,7 @@ function wire() {
     const place = $("#parameter-place textarea, #parameter-place input");
     if (detail?.conversation && place && place.value !== detail.conversation) put(place, detail.conversation);
   });
+  window.addEventListener("fader-shown", untouched);
   window.addEventListener("fader-parameter-chosen", () => { remember(null); changed(); });
   window.addEventListener("fader-model", () => {
     forgetTokens();

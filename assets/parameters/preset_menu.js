@@ -4,12 +4,12 @@ import { el } from "../page/dom.js";
 import { attempt, toast } from "../page/feedback.js";
 import { menu } from "../page/menu.js";
 import { exportPreset, importPreset } from "./preset_files.js";
-import { current, find, shelf, take } from "./presets.js";
+import { beginWith, begun, current, find, shelf, take } from "./presets.js";
 import { known } from "./state.js";
 
 export function openPresetMenu(event) {
   const now = current();
-  const last = !now && find(shelf.chosen)?.own ? find(shelf.chosen) : null;
+  const last = !now && begun()?.own ? begun() : null;
   const any = Object.keys(known.state.requested).length > 0;
   menu(event.currentTarget, [
     any && { icon: "plus", text: "Save as…", run: save },
@@ -17,7 +17,7 @@ export function openPresetMenu(event) {
     now?.own && { icon: "edit", text: "Rename…", run: () => rename(now) },
     now && now.name !== shelf.standard && { icon: "pin", text: "Use for new chats", run: () => makeDefault(now.name) },
     shelf.standard && { icon: "pin", text: "No preset for new chats", run: () => makeDefault(null) },
-    any && { icon: "down", text: "Export…", run: () => exportPreset(now?.name || shelf.chosen || "Preset") },
+    any && { icon: "down", text: "Export…", run: () => exportPreset((now || begun())?.name || "Preset") },
     { icon: "branch", text: "Import…", run: importPreset },
     now?.own && { icon: "trash", text: "Delete", bad: true, run: () => remove(now) },
   ]);
@@ -27,13 +27,13 @@ const put = (name, parameters) => api("/api/presets", { name, parameters });
 
 /** Keep what is set under a name; an own preset of that name is replaced, and can be had back. */
 async function save() {
-  const name = await askName("Save what is set as a preset", find(shelf.chosen)?.own ? shelf.chosen : "");
+  const name = await askName("Save what is set as a preset", begun()?.own ? begun().name : "");
   if (!name) return;
   const old = find(name);
   await attempt(async () => {
     const answer = await put(name, known.state.requested);
-    shelf.chosen = answer.name;
     take(answer);
+    beginWith(answer.name);
     toast(`Saved as “${answer.name}”.`, old?.own ? { undo: async () => take(await put(old.name, old.parameters)) } : {});
   });
 }
@@ -46,8 +46,8 @@ async function rename(preset) {
   if (!to || to === preset.name) return;
   await attempt(async () => {
     const answer = await api("/api/presets/rename", { name: preset.name, to });
-    shelf.chosen = answer.name;
     take(answer);
+    beginWith(answer.name);
   });
 }
 const remove = (preset) => attempt(async () => {

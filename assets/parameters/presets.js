@@ -2,16 +2,24 @@
 import { api } from "../page/api.js";
 import { $, el } from "../page/dom.js";
 import { attempt } from "../page/feedback.js";
+import { changed } from "./asking.js";
 import { openPresetMenu } from "./preset_menu.js";
+import { put } from "./rows.js";
 import { known } from "./state.js";
 import { steer } from "./undo.js";
 
 /** ``list``: {name, description, own, parameters}; ``standard``: the preset that new conversations with this model start with. */
-export const shelf = { list: [], standard: null, chosen: null };
+export const shelf = { list: [], standard: null };
 
 export const find = (name) => shelf.list.find((preset) => preset.name === name);
 export const current = () => known.state && shelf.list.find((preset) => same(preset.parameters, known.state.requested));
-export const apply = (parameters) => steer({ action: "show", parameters });
+export const begun = () => known.state && find(known.state.preset); // the one that what is set began with
+export const apply = (parameters, preset = "") => steer({ action: "show", parameters, preset });
+/** What is set counts as this preset's from now on. */
+export function beginWith(name) {
+  put($("#parameter-preset textarea, #parameter-preset input"), name);
+  changed();
+}
 
 const sorted = (value) => value && typeof value === "object" && !Array.isArray(value)
   ? Object.fromEntries(Object.keys(value).sort().map((key) => [key, sorted(value[key])])) : value;
@@ -33,13 +41,12 @@ function render() {
 }
 function ownSettings() {
   if (!known.state || !Object.keys(known.state.requested).length) return "No preset";
-  return find(shelf.chosen) ? `${shelf.chosen}, changed` : "Settings of your own";
+  return begun() ? `${begun().name}, changed` : "Settings of your own";
 }
 
 function choose(event) {
   const preset = find(event.target.value);
-  shelf.chosen = preset?.name ?? null;
-  apply(preset?.parameters ?? {});
+  apply(preset?.parameters ?? {}, preset?.name);
 }
 async function load() {
   const answer = await attempt(() => api("/api/presets"));

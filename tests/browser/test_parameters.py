@@ -141,6 +141,66 @@ def test_what_is_set_is_sent_and_kept_with_its_conversation(new_page: NewPage, p
     expect(number(again, "top_k")).to_have_value("13")
 
 
+def test_settings_of_a_new_chat_survive_a_reload_until_they_are_sent_or_begun_afresh(
+    new_page: NewPage, parameter_server: Server
+) -> None:
+    page = ready(new_page(parameter_server, width=1440))
+    number(page, "top_k").fill("12")
+    page.locator("#system-prompt textarea").fill("Be brief.")
+    page.locator("#prompt textarea").fill("not sent")
+    expect(mark(page, "top_k")).to_have_text("set")
+    page.reload()
+    ready(page)
+    expect(number(page, "top_k")).to_have_value("12")
+    expect(switch(page, "top_k")).to_be_checked()
+    expect(page.locator("#system-prompt textarea")).to_have_value("Be brief.")
+    expect(page.locator("#prompt textarea")).to_have_value("not sent")
+    send(page, "sent")
+    page.locator("#system-prompt textarea").fill("Be long.")
+    page.locator("#new-chat").click()
+    expect(switch(page, "top_k")).not_to_be_checked()
+    expect(page.locator("#system-prompt textarea")).to_have_value("")
+    number(page, "min_p").fill("0.3")
+    expect(mark(page, "min_p")).to_have_text("set")
+    page.locator("#conversation-list .row", has_text="sent").locator("a").click()
+    expect(number(page, "top_k")).to_have_value("12")
+    expect(page.locator("#system-prompt textarea")).to_have_value("Be long.")
+    page.locator("#new-chat").click()
+    expect(number(page, "min_p")).to_have_value("0.3")
+    page.locator("#new-chat").click()
+    expect(switch(page, "min_p")).not_to_be_checked()
+    page.reload()
+    ready(page)
+    expect(switch(page, "min_p")).not_to_be_checked()
+
+
+def test_what_a_preset_gave_is_marked_so_also_after_a_reload_and_beside_the_reply(
+    new_page: NewPage, parameter_server: Server
+) -> None:
+    page = ready(new_page(parameter_server, width=1440))
+    page.locator("#preset select").select_option("Creative")
+    expect(mark(page, "temperature")).to_have_text("preset")
+    number(page, "top_k").fill("12")
+    expect(mark(page, "top_k")).to_have_text("set")
+    expect(mark(page, "temperature")).to_have_text("preset")
+    expect(page.locator("#preset option:checked")).to_have_text("Creative, changed")
+    page.reload()
+    ready(page)
+    expect(mark(page, "temperature")).to_have_text("preset")
+    send(page, "hello")
+    page.reload()
+    ready(page)
+    expect(mark(page, "temperature")).to_have_text("preset")
+    expect(mark(page, "top_k")).to_have_text("set")
+    expect(page.locator("#preset option:checked")).to_have_text("Creative, changed")
+    number(page, "temperature").fill("0.4")
+    expect(mark(page, "temperature")).to_have_text("set")
+    page.locator("#undo-parameters").click()
+    expect(mark(page, "temperature")).to_have_text("preset")
+    page.locator("#model-defaults").click()
+    expect(mark(page, "temperature")).not_to_have_text("preset")
+
+
 def test_a_wrong_value_is_refused_beside_its_control_but_one_beyond_the_sliders_end_is_not(page: Page) -> None:
     number(page, "temperature").fill("9")
     expect(note(page, "temperature")).to_contain_text(

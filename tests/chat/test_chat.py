@@ -252,6 +252,18 @@ def test_a_conversation_keeps_its_parameters_for_who_inherits_them(chat: Chat) -
     assert run.explained["top_k"]["source"] == "conversation"
 
 
+def test_what_came_from_a_preset_is_recorded_so_also_in_another_reply(chat: Chat) -> None:
+    chat.store.save_preset("Mine", {"temperature": 1.3, "top_k": 7})
+    asked = {**SHORT, "temperature": 1.3, "top_k": 8}
+    started = chat.send("hello", requested=asked, preset="Mine")
+    first = started.run.result(60).run
+    assert chat.wait_until_kept(first.id)
+    again = chat.regenerate(started.reply.id, requested=asked).run.result(60).run
+    for run in (first, again):
+        assert [run.explained[name]["source"] for name in ("temperature", "top_k")] == ["preset", "set"]
+    assert chat.store.conversation(started.conversation.id).preset == "Mine"
+
+
 def test_what_this_model_can_not_do_is_refused_before_anything_is_stored(chat: Chat) -> None:
     done(chat, chat.send("hello", requested=SHORT))
     with pytest.raises(BadParameter, match="use_mtp"):

@@ -24,6 +24,7 @@ from tests.ui.fakes import FACTS
 from ui.controls import Panel, build_parameters_panel
 from ui.controls_kinds import Fields, build_fields
 from ui.controls_text import read_entries, read_rows, write_entries, write_rows
+from ui.page import unsent
 from ui.parameter_order import groups
 from ui.parameter_state import answer, neutralizing, view
 
@@ -128,9 +129,9 @@ def test_a_row_without_a_number_is_refused_by_name() -> None:
         validate({"sequence_bias": read_rows("sea")})
 
 
-def values_of(panel: Panel, chosen: dict[str, Json], conversation: str = "") -> list[Any]:
+def values_of(panel: Panel, chosen: dict[str, Json], conversation: str = "", preset: str = "") -> list[Any]:
     """The inputs as a page would send them with these parameters set."""
-    shown = list(panel.shown(chosen, conversation))[1:]
+    shown = list(panel.shown(Conversation(conversation, parameters=chosen, preset=preset)))[1:]
     return [v["value"] if isinstance(v, dict) and "__type__" in v else v for v in shown]
 
 
@@ -143,7 +144,7 @@ def test_only_what_is_set_is_requested_in_exact_types(panel: Panel) -> None:
 
 def test_everything_can_be_set_at_once_and_comes_back(panel: Panel) -> None:
     wanted = validate({row.name: sample(row) for row in TABLE if row.control != "readonly"})
-    assert validate(panel._given(values_of(panel, wanted)[1:])) == wanted
+    assert validate(panel._read(values_of(panel, wanted)).parameters) == wanted
 
 
 def test_a_wrong_value_is_refused_with_its_name(panel: Panel) -> None:
@@ -184,9 +185,39 @@ def test_an_unset_control_stands_at_what_acts(panel: Panel) -> None:
 
 def test_a_slider_takes_the_limits_of_the_model_in_use(panel: Panel, engine: Any) -> None:
     at = panel.outputs.index(next(c for c in panel.outputs if c.elem_id == "param-max_new_tokens"))
-    assert panel.shown({})[at]["maximum"] == FACTS.context_length
+    assert panel.shown(Conversation())[at]["maximum"] == FACTS.context_length
     engine.model = replace(engine.model, facts=replace(FACTS, context_length=99))
-    assert panel.shown({})[at]["maximum"] == 99
+    assert panel.shown(Conversation())[at]["maximum"] == 99
+
+
+def test_what_a_preset_gave_is_told_from_what_was_set_by_hand(panel: Panel, chat: Chat) -> None:
+    chat.store.save_preset("Mine", {"top_k": 6, "min_p": 0.1})
+    chat.store.create_conversation(Conversation("c"))
+    rows = explained(panel, values_of(panel, {"top_k": 6, "min_p": 0.2, "top_p": 0.5}, "c", "Mine"))["rows"]
+    assert {name: rows[name]["source"] for name in ("top_k", "min_p", "top_p")} == {
+        "top_k": "preset",
+        "min_p": "set",
+        "top_p": "set",
+    }
+    assert (chat.store.conversation("c").preset, rows["top_k"]["reason"]) == ("Mine", "From the preset.")
+    chat.store.delete_preset("Mine")
+    assert explained(panel, values_of(panel, {"top_k": 6}, "c", "Mine"))["rows"]["top_k"]["source"] == "set"
+
+
+@pytest.mark.parametrize(
+    ("kept", "wanted"),
+    [
+        (None, ("", {"top_k": 5}, "Mine")),
+        ("rubbish", ("", {"top_k": 5}, "Mine")),
+        ({"system_prompt": "Be brief."}, ("Be brief.", {"top_k": 5}, "Mine")),
+        ({"parameters": {}, "preset": ""}, ("", {}, "")),
+        ({"parameters": {"top_k": 7}, "preset": "Other", "system_prompt": "x"}, ("x", {"top_k": 7}, "Other")),
+        ({"parameters": [1], "system_prompt": None}, ("", {"top_k": 5}, "Mine")),
+    ],
+)
+def test_a_new_conversation_begins_as_the_browser_kept_it(kept: Any, wanted: tuple[str, Any, str]) -> None:
+    made = unsent(Conversation("", parameters={"top_k": 5}, preset="Mine"), kept)
+    assert (made.system_prompt, made.parameters, made.preset) == wanted
 
 
 @pytest.mark.parametrize(

@@ -51,14 +51,14 @@ def test_each_model_has_its_own_default_that_follows_a_rename(
 ) -> None:
     client.post("/api/presets", json={"name": "a", "parameters": {"top_k": 3}})
     client.post("/api/presets/default", json={"name": "a"})
-    assert Shelf(chat).start() == {"top_k": 3}
+    assert Shelf(chat).start().parameters == {"top_k": 3}
     engine.load("another")
-    assert Shelf(chat).start() == {}
+    assert Shelf(chat).start().parameters == {}
     client.post("/api/presets/rename", json={"name": "a", "to": "z"})
     engine.load("fake")
     assert client.get("/api/presets").json()["default"] == "z"
     client.post("/api/presets/delete", json={"name": "z"})
-    assert Shelf(chat).start() == {}
+    assert Shelf(chat).start().parameters == {}
     client.post("/api/presets/default", json={"name": None})
     assert client.get("/api/presets").json()["default"] is None
 
