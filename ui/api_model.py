@@ -69,8 +69,23 @@ def _measured(chat: Chat) -> dict[str, Json]:
         return {"measured": [["Interface", known]], "warnings": list(report.warnings)}
     by_dtype = ", ".join(f"{dtype} {size / 1e6:,.0f} MB" for dtype, size in report.bytes_by_dtype.items())
     rows = [
+        *_loaded_with(chat),
         ["In 4 bits", f"{report.share_4bit:.0%} of all weights, {report.linear_share_4bit:.0%} of the linear layers"],
         ["In memory", f"{report.resident_bytes / 1e6:,.0f} MB ({by_dtype})"],
         ["Loading took", f"{report.seconds:.1f} s, {report.peak_bytes / 1e6:,.0f} MB at most"],
     ]
     return {"measured": rows, "warnings": list(report.warnings)}
+
+
+def _loaded_with(chat: Chat) -> list[list[str]]:
+    """What was chosen for the load and came of it, where the model is in this machine's memory."""
+    loaded = chat.engine.loaded
+    if loaded is None or not loaded.facts.load_options:
+        return []
+    facts = loaded.facts
+    doubled = facts.quantization != "none" and bool(facts.fingerprint.get("double_quant"))
+    return [
+        ["Computes in", str(facts.fingerprint.get("compute_dtype"))],
+        *([["Double quantization", "on" if doubled else "off"]] if facts.quantization != "none" else []),
+        ["Attention", facts.attention],
+    ]

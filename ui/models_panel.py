@@ -9,11 +9,17 @@ import gradio as gr
 
 from app.chat import Chat
 from app.errors import FaderError
-from app.models.catalogue import Entry, list_models
+from app.models import hub
+from app.models.catalogue import Entry, list_models, resolve
+from app.models.choices import Takes
+from app.models.source import SourceKind
 from app.settings import Settings
+from ui.load_choices import LoadChoices
+
+_QUIET: dict[str, Any] = {"api_visibility": "private", "show_progress": "hidden"}
 
 
-def build_models_panel(chat: Chat) -> None:
+def build_models_panel(chat: Chat, page: gr.Blocks) -> None:
     """Build the panel inside the page's column for it. How far a load is shows in the page's model status."""
     with gr.Column(elem_id="models"):
         name = gr.Dropdown(
@@ -21,30 +27,98 @@ def build_models_panel(chat: Chat) -> None:
             value=chat.settings.model,
             label="Model",
             allow_custom_value=True,
-            info="One of these, a Hugging Face id, a folder, a GGUF file (loaded in 4 bits), or a server’s address.",
+            info="One of these, a Hugging Face id, a folder, a GGUF file, or a server: https://host/v1#model.",
             elem_id="model-name",
         )
+        how = LoadChoices(chat)
         with gr.Row(elem_id="model-actions"):
             load = gr.Button("Load", variant="primary", elem_id="model-load", size="sm", min_width=0)
             check = gr.Button("Will it fit?", elem_id="model-check", size="sm", min_width=0)
             cancel = gr.Button("Cancel", elem_id="model-cancel", size="sm", min_width=0)
             unload = gr.Button("Unload", elem_id="model-unload", size="sm", min_width=0)
-        verdict = gr.Textbox(
-            "", show_label=False, container=False, lines=1, max_lines=6, interactive=False, elem_id="model-verdict"
-        )
+        verdict = _words("model-verdict")
         gr.HTML('<div id="model-details" role="status"></div>', js_on_load=None, apply_default_css=False)
         _draft(chat)
-    quiet: dict[str, Any] = {"api_visibility": "private", "show_progress": "hidden"}
-    load.click(lambda chosen: _told(lambda: chat.engine.load(chosen.strip())), name, verdict, **quiet)
-    cancel.click(lambda: _told(chat.engine.cancel_load), None, verdict, **quiet)
-    unload.click(lambda: _told(chat.engine.unload), None, verdict, **quiet)
-    check.click(lambda chosen: _verdict(chosen, chat.settings), name, verdict, api_visibility="private")
-    name.focus(lambda: gr.update(choices=choices(chat.settings)), None, name, **quiet)
+        gr.HTML('<div id="model-copies"></div>', js_on_load=None, apply_default_css=False)
+    judge = Judge(chat, how)
+    load.click(judge.load, [name, *how.inputs], verdict, **_QUIET)
+    cancel.click(lambda: _told(chat.engine.cancel_load), None, verdict, **_QUIET)
+    unload.click(lambda: _told(chat.engine.unload), None, verdict, **_QUIET)
+    check.click(judge.verdict, [name, *how.inputs], verdict, api_visibility="private")
+    name.focus(lambda: gr.update(choices=choices(chat.settings)), None, name, **_QUIET)
+    _follow(how, judge, name, verdict, page)
+
+
+def _follow(how: LoadChoices, judge: Judge, name: gr.Dropdown, verdict: gr.Textbox, page: gr.Blocks) -> None:
+    """The controls are those of the model that is named; the verdict is that of the controls."""
+    page.load(how.chosen, name, how.inputs, **_QUIET)
+    name.change(how.chosen, name, how.inputs, **_QUIET).then(judge.glance, [name, *how.inputs], verdict, **_QUIET)
+    how.folded.expand(how.fitting, how.inputs, how.inputs, **_QUIET).then(
+        judge.glance, [name, *how.inputs], verdict, **_QUIET
+    )
+    how.back.click(how.defaults, None, how.inputs, **_QUIET).then(judge.glance, [name, *how.inputs], verdict, **_QUIET)
+    for control in how.inputs:
+        # ``input`` is what a person does: an update of the controls by the page must not set off another.
+        control.input(how.fitting, how.inputs, how.inputs, **_QUIET).then(  # type: ignore[attr-defined]
+            judge.glance, [name, *how.inputs], verdict, **_QUIET
+        )
+
+
+def _words(elem_id: str) -> gr.Textbox:
+    """A line for what is to be said next to its cause."""
+    return gr.Textbox("", show_label=False, container=False, lines=1, max_lines=8, interactive=False, elem_id=elem_id)
+
+
+class Judge:
+    """What is said of a model and how it is to be loaded, and the loading itself."""
+
+    def __init__(self, chat: Chat, how: LoadChoices) -> None:
+        self._chat = chat
+        self._how = how
+
+    def load(self, name: str | None, *values: Any) -> str:
+        """Ask the engine to load it so."""
+        return _told(lambda: self._chat.engine.load(_named(name), self._how.options(values)))
+
+    def glance(self, name: str | None, *values: Any) -> str:
+        """The verdict where it needs no network; of a hub model that isn't here only what comes first."""
+        try:
+            source = resolve(_named(name))
+            known = source.kind is not SourceKind.HUB or hub.cached(source.name) is not None
+        except FaderError as error:
+            return str(error)
+        return self.verdict(name, *values) if known else self._outlook(source.name, values)
+
+    def verdict(self, name: str | None, *values: Any) -> str:
+        """Whether it fits, what the load begins with, and what would be otherwise than now."""
+        from app.models.budget import estimate
+
+        loaded = self._chat.engine.loaded
+        in_use = loaded.report.resident_bytes if loaded else 0
+        try:
+            found = estimate(_named(name), self._chat.settings, options=self._how.options(values), in_use=in_use)
+        except FaderError as error:
+            return str(error)
+        return f"{found.verdict} {self._outlook(_named(name), values)}".strip()
+
+    def _outlook(self, name: str, values: tuple[Any, ...]) -> str:
+        from app.models.outlook import outlook
+
+        try:
+            options = self._how.options(values)
+            begins = outlook(name, self._chat.settings, options)
+        except FaderError as error:
+            return str(error)
+        takes: Takes = "preparation" if begins.step == "prepare" else "load"
+        return f"{begins.sentence} {self._how.loaded_differently(name, options, takes)}".strip()
+
+
+def _named(name: str | None) -> str:
+    return (name or "").strip()
 
 
 def _draft(chat: Chat) -> None:
     """The small model that drafts for the large one (assisted generation); its parameters are under Settings."""
-    quiet: dict[str, Any] = {"api_visibility": "private", "show_progress": "hidden"}
     with gr.Accordion("Draft model", open=False, elem_id="draft"):
         name = gr.Dropdown(
             choices=choices(chat.settings),
@@ -57,18 +131,16 @@ def _draft(chat: Chat) -> None:
         with gr.Row():
             load = gr.Button("Load draft", elem_id="draft-load", size="sm", min_width=0)
             unload = gr.Button("Unload draft", elem_id="draft-unload", size="sm", min_width=0)
-        told = gr.Textbox(
-            "", show_label=False, container=False, lines=1, max_lines=6, interactive=False, elem_id="draft-verdict"
-        )
+        told = _words("draft-verdict")
     load.click(lambda chosen: _drafted(chat, chosen), name, told, api_visibility="private")
-    unload.click(lambda: _told(chat.engine.unload_draft), None, told, **quiet)
+    unload.click(lambda: _told(chat.engine.unload_draft), None, told, **_QUIET)
 
 
 def _drafted(chat: Chat, name: str | None) -> str:
     """Load a draft and say what came of it."""
-    if not (name or "").strip():
+    if not _named(name):
         return "Choose a draft model first."
-    job = chat.engine.load_draft(str(name).strip())
+    job = chat.engine.load_draft(_named(name))
     job.finished.wait()
     return str(job.error) if job.error else "The draft is loaded; it is used from the next reply on."
 
@@ -88,16 +160,7 @@ def _place(entry: Entry) -> str:
 def _size(nbytes: int) -> str:
     if not nbytes:
         return "not here yet"
-    return f"{nbytes / 1e9:.1f} GB" if nbytes >= 1e9 else f"{nbytes / 1e6:.0f} MB"
-
-
-def _verdict(name: str, settings: Settings) -> str:
-    from app.models.budget import estimate
-
-    try:
-        return estimate(name.strip(), settings).verdict
-    except FaderError as error:
-        return str(error)
+    return f"{nbytes / 1e9:.1f} GB" if nbytes >= 1e9 else f"{max(1, round(nbytes / 1e6))} MB"
 
 
 def _told(action: Callable[[], object]) -> str:

@@ -78,7 +78,7 @@ def build_page(chat: Chat, settings: Settings) -> gr.Blocks:
                 )
                 _composer()
             with gr.Column(elem_id="panel"):
-                system_prompt, parameters = _panel(chat)
+                system_prompt, parameters = _panel(chat, page)
         gr.HTML(shell.TOASTS, elem_id="overlays", js_on_load=None, apply_default_css=False)
         _wire(chat, system_prompt, parameters)
     return page
@@ -103,7 +103,7 @@ def _composer() -> None:
             gr.Button("Send", elem_id="send", size="sm", variant="primary", min_width=0)
 
 
-def _panel(chat: Chat) -> tuple[gr.Textbox, ParametersPanel]:
+def _panel(chat: Chat, page: gr.Blocks) -> tuple[gr.Textbox, ParametersPanel]:
     with gr.Tabs():
         with gr.Tab("Settings", id="settings"):
             system_prompt = gr.Textbox(
@@ -115,7 +115,7 @@ def _panel(chat: Chat) -> tuple[gr.Textbox, ParametersPanel]:
             )
             parameters = build_parameters_panel(chat)
         with gr.Tab("Model", id="model", render_children=True):
-            build_models_panel(chat)
+            build_models_panel(chat, page)
     return system_prompt, parameters
 
 

@@ -12,6 +12,7 @@ from app.settings import Settings
 from ui import (
     api_compare,
     api_conversations,
+    api_copies,
     api_errors,
     api_inside,
     api_insight,
@@ -57,6 +58,7 @@ def create_api(chat: Chat, settings: Settings) -> FastAPI:
         api_conversations.router(chat),
         api_messages.router(chat),
         api_model.router(chat),
+        api_copies.router(chat),
         api_transfer.router(chat),
         api_parameters.router(chat),
         api_presets.router(chat),

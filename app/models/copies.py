@@ -15,7 +15,8 @@ from app.models.options import Quantization
 @dataclass(frozen=True, slots=True)
 class Copy:
     """A folder of prepared weights. ``name`` is the folder's own and what it is deleted by; ``of`` the model as it was named when it
-    was made; ``settings`` the slug of its quantization; ``usable`` False where it was left by another version and is made anew."""
+    was made; ``settings`` the slug of its quantization; ``usable`` False where it was left by another version and is made anew;
+    ``weights`` the hash of its weights."""
 
     name: str
     of: str
@@ -24,6 +25,7 @@ class Copy:
     nbytes: int
     made_at: str
     usable: bool = True
+    weights: str = ""
 
     def as_json(self) -> dict[str, Json]:
         """Plain values."""
@@ -56,6 +58,7 @@ def _described(folder: Path) -> Copy:
         nbytes=found.nbytes,
         made_at=made,
         usable=found.current,
+        weights=found.weights_sha256,
     )
 
 

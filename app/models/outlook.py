@@ -78,4 +78,4 @@ def _room(settings: Settings, needed: int) -> str:
 
 
 def _size(nbytes: int) -> str:
-    return f"{nbytes / 1e9:.1f} GB" if nbytes >= 1e9 else f"{nbytes / 1e6:.0f} MB"
+    return f"{nbytes / 1e9:.1f} GB" if nbytes >= 1e9 else f"{-(-nbytes // 10**6)} MB"

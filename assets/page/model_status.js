@@ -1,6 +1,7 @@
 /* Says what the model is doing, above the chat and in its tab; notices when the server comes back. */
 import { api } from "./api.js";
 import { refreshShown } from "./chat.js";
+import { showCopies } from "./copies.js";
 import { $, el, sleep } from "./dom.js";
 import { toast } from "./feedback.js";
 import { liveFollower } from "./live.js";
@@ -13,7 +14,7 @@ const told = new Set();
 export async function watchModel() {
   // The panel is made when its tab is opened for the first time: it is not to stay empty until the next look.
   document.addEventListener("click", (event) => {
-    if (event.target.closest?.("[role=tab]") && modelView) setTimeout(() => showModel(modelView), 150);
+    if (event.target.closest?.("[role=tab]") && modelView) setTimeout(() => { showModel(modelView); showCopies(); }, 150);
   });
   for (;;) {
     try { showModel(await api("/api/model")); } catch (error) {
@@ -36,6 +37,7 @@ function showModel(view) {
   if (modelView?.state === "offline" && view.state !== "offline") { loadList(); if (shown.conversation && !liveFollower()) refreshShown(); }
   const changed = modelView?.state !== view.state || modelView?.name !== view.name;
   modelView = view;
+  if (changed) showCopies();
   if (changed) window.dispatchEvent(new CustomEvent("fader-model", { detail: view }));
   box.dataset.state = view.state;
   box.classList.toggle("leaves-machine", view.state === "ready" && Boolean(view.remote?.leaves_machine));
