@@ -6,6 +6,7 @@ from math import gcd
 from typing import TYPE_CHECKING, Any
 
 from app.errors import RefusedInput, UnsupportedModel
+from app.models.devices import cards
 
 if TYPE_CHECKING:
     from transformers import PreTrainedConfig
@@ -17,10 +18,10 @@ UNQUANTIZED = (
 """What a load report says (transformers 5.24 with bitsandbytes 0.50)."""
 
 
-def check_spread(config: PreTrainedConfig, label: str, size: int) -> None:
+def check_spread(config: PreTrainedConfig, label: str, size: int, device: str = "auto") -> None:
     """Raise RefusedInput or UnsupportedModel, with a way out, unless the model can be spread over ``size`` processes here."""
     text: Any = config.get_text_config()
-    _check_devices(size)
+    _check_devices(size, device)
     if config.is_encoder_decoder:
         raise UnsupportedModel(f"{label} has an encoder and a decoder; only models that just decode can be spread.")
     if getattr(config, "quantization_config", None):
@@ -35,15 +36,15 @@ def check_spread(config: PreTrainedConfig, label: str, size: int) -> None:
     _check_heads(text, label, size)
 
 
-def _check_devices(size: int) -> None:
+def _check_devices(size: int, device: str) -> None:
     """One card for each process, where there are cards."""
-    import torch
-
-    if not torch.cuda.is_available():
-        return
-    cards = torch.cuda.device_count()
-    if size > cards:
-        have = "is one graphics card" if cards == 1 else f"are {cards} graphics cards"
+    there = cards()
+    if there and device not in ("auto", "cuda"):
+        raise RefusedInput(
+            f"--tensor-parallel takes the graphics cards in order, so a model can't be put on {device}; choose auto."
+        )
+    if there and size > there:
+        have = "is one graphics card" if there == 1 else f"are {there} graphics cards"
         raise RefusedInput(f"--tensor-parallel {size} needs a graphics card for each process, and here there {have}.")
 
 

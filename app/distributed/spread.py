@@ -84,7 +84,7 @@ class Spread:
         from app.distributed.leading import lead
 
         config = AutoConfig.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
-        check_spread(config, folder.name, self._size)
+        check_spread(config, folder.name, self._size, options.device)
         group = self._group = self._group or self._started(watch)
         number = group.number()
         model = self._together(group, number, folder, options)

@@ -5,8 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from app.errors import UnsupportedModel
+from app.errors import OutOfMemory, UnsupportedModel
 from app.models.options import LoadOptions
+
+FOR_WEIGHTS = 0.85
+"""Of a card's free memory; the rest is for keys, values and what a prompt needs."""
 
 _CGROUP = Path("/sys/fs/cgroup")
 
@@ -45,6 +48,29 @@ def device_map(options: LoadOptions) -> str | dict[str, str | int]:
     if len(used) > 1:
         return "auto"
     return {"": used[0]} if used else {"": "cpu"}
+
+
+def placement(options: LoadOptions) -> dict[str, Any]:
+    """Where from_pretrained puts the weights. Several cards get their bounds, and main memory none: what doesn't fit is refused
+    (``refuse_spill``) instead of being fetched from elsewhere at every token."""
+    import torch
+
+    where: dict[str, Any] = {"device_map": device_map(options)}
+    if where["device_map"] == "auto":
+        free = {number: int(torch.cuda.mem_get_info(number)[0]) for number in cards_for(options)}
+        where["max_memory"] = {number: int(nbytes * FOR_WEIGHTS) for number, nbytes in free.items()}
+    return where
+
+
+def refuse_spill(model: Any, label: str) -> None:
+    """Raise OutOfMemory when accelerate found no room on the cards for a part of a model."""
+    where = getattr(model, "hf_device_map", {})
+    outside = [part for part, place in where.items() if place in ("disk", "cpu")]
+    if outside and len(set(where.values())) > 1:
+        raise OutOfMemory(
+            f"{label} doesn’t fit on the graphics cards: no room for {outside[0]}, and {len(outside) - 1} more of its {len(where)} parts. "
+            "Load it in 4 bits, choose a smaller one, or take the processor (cpu)."
+        )
 
 
 def free_bytes(options: LoadOptions) -> int:

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from app.errors import ModelDamaged
-from app.models.devices import device_map
+from app.models.devices import placement, refuse_spill
 from app.models.options import LoadOptions
 
 if TYPE_CHECKING:
@@ -74,6 +74,7 @@ def open_model(folder: Path, options: LoadOptions, *, quantize: bool, processes:
         **extra,
     )
     model, info = loaded
+    refuse_spill(model, folder.name)
     _check_complete(folder, info, model)
     _spare_odd_shapes(model)
     evaluated: PreTrainedModel = model.eval()
@@ -83,7 +84,7 @@ def open_model(folder: Path, options: LoadOptions, *, quantize: bool, processes:
 def _placement(options: LoadOptions, processes: int) -> dict[str, Any]:
     """Where the weights go: shared out among processes, or by a device map."""
     if processes == 1:
-        return {"device_map": device_map(options)}
+        return placement(options)
     from transformers.distributed.configuration_utils import DistributedConfig
 
     return {"distributed_config": DistributedConfig(tp_plan="auto", tp_size=processes)}

@@ -9,7 +9,10 @@ from traceback import clear_frames
 
 from app.errors import FaderError, ModelDamaged, ModelError, OutOfMemory, UnsupportedModel
 
-_NO_MEMORY = ("can't allocate memory", "out of memory", "not enough memory", "cannot allocate memory")
+_NO_MEMORY = (
+    *("can't allocate memory", "out of memory", "not enough memory", "cannot allocate memory"),
+    "dispatched on the cpu or the disk",  # 4-bit weights for which the cards had no room
+)
 _DAMAGED = ("safetensor", "header", "corrupt", "incomplete metadata", "unexpected end", "mmap length", "truncated")
 _UNSUPPORTED = ("not supported", "unrecognized", "does not recognize", "no kernel", "requires `", "trust_remote_code")
 

@@ -123,6 +123,13 @@ def test_what_cannot_be_spread_is_refused_in_words(made: Any, size: int, words: 
         check_spread(made, "Model", size)
 
 
+def test_one_card_cannot_be_chosen_for_a_spread_model(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 4)
+    with pytest.raises(RefusedInput, match="can't be put on cuda:1"):
+        check_spread(config("LlamaConfig"), "Model", 4, "cuda:1")
+
+
 @pytest.mark.parametrize(("cards", "words"), [(1, "there is one graphics card"), (3, "there are 3 graphics cards")])
 def test_each_process_needs_a_card(monkeypatch: pytest.MonkeyPatch, cards: int, words: str) -> None:
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
