@@ -6,15 +6,17 @@ Every method returns as soon as the user's words are safely stored and the run i
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+from app.comparing import turns
 from app.conversation import EMPTY, Conversation, Json, Message, Role, Run, RunStatus, new_id, now
 from app.engine.held import no_desk
 from app.engine.run import LiveRun, RunRequest
-from app.errors import NotFound, RefusedInput, RunFailed
-from app.insight.replay import Replay, compare, request_for
+from app.errors import NotFound, RefusedInput, RunFailed, StoreError
+from app.insight.replay import Replay, alone_claim, compare, request_for
 from app.parameters.presets import Preset, shipped
 from app.parameters.resolve import resolve
 from app.parameters.validate import validate
@@ -23,10 +25,18 @@ from app.remote.request import check_continues
 from app.titles import suggest_title
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from app.engine.batch.alone import AloneCheck
+    from app.engine.batch.claims import Alone
     from app.engine.desk import Preview
     from app.engine.engine import Engine
+    from app.insight.compare import Cell
     from app.settings import Settings
     from app.store import ConversationStore
+
+log = logging.getLogger(__name__)
+ALONE = "Computed beside other replies. Alone, the same seed takes another token at token {token}; of all tokens {share:.1%} are the same."
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +46,14 @@ class Started:
     conversation: Conversation
     reply: Message
     run: LiveRun
+
+
+@dataclass(frozen=True, slots=True)
+class Compared:
+    """A cell under way. ``apart``: why it is computed by itself, None where it goes side by side with the others."""
+
+    started: Started
+    apart: str | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,6 +154,27 @@ class Chat:
         wanted = {name: value for name, value in asked.items() if name != "num_return_sequences"}
         conversation = self.store.conversation(old.conversation_id)
         return self._start(conversation, [], self._checked(wanted), beginning, parent_id=old.parent_id)
+
+    def compare(self, message_id: str, cells: Sequence[Cell]) -> tuple[Compared, ...]:
+        """Start a sibling of a reply for each cell, those that can be side by side in one batch; the reply stays on display. Other
+        models are loaded in turn, and the present one comes back afterwards. Raises as ``branch_token`` does."""
+        old = self._message(message_id, Role.ASSISTANT)
+        shown = self._leaf(self.store.conversation(old.conversation_id))
+        begun: list[tuple[Message, RunRequest]] = []
+        try:
+            for cell in cells:
+                begun.append(self._begin_cell(old, cell))  # noqa: PERF401  (what has begun is kept when the next one can't)
+        finally:
+            compared = self._queue_cells(begun)
+            if shown:
+                self.store.update_conversation(old.conversation_id, shown_leaf=shown)
+        return compared
+
+    def check_alone(self, run_ids: Sequence[str]) -> AloneCheck:
+        """Hold finished replies that were computed side by side against single runs, whenever nobody else waits; where one parts
+        from what it would be alone, that is noted with it. Raises NotFound."""
+        runs = [self.store.run(run_id) for run_id in run_ids]
+        return self.engine.check_alone({run.id: alone_claim(run) for run in runs if run.output_ids}, self._keep_alone)
 
     def branch(self, message_id: str) -> Conversation:
         """Copy the path up to a message into a new conversation and return it."""
@@ -322,7 +361,28 @@ class Chat:
         model: str | None = None,
         sources: Mapping[str, str] = EMPTY,
     ) -> Started:
-        """Store the new messages, an empty reply and its run in one transaction; then queue the run.
+        """Store the new messages and an empty reply, and queue its run. Raises RefusedInput as ``_begin`` does."""
+        reply, request = self._begin(
+            conversation, new, requested, beginning, parent_id=parent_id, model=model, sources=sources
+        )
+        return self._follow(reply, self.engine.submit(request))
+
+    def _follow(self, reply: Message, live: LiveRun) -> Started:
+        self._recorder.follow(live)
+        return Started(self.store.conversation(reply.conversation_id), reply, live)
+
+    def _begin(
+        self,
+        conversation: Conversation,
+        new: list[Message],
+        requested: Mapping[str, Json],
+        beginning: Beginning | None = None,
+        *,
+        parent_id: str | None = None,
+        model: str | None = None,
+        sources: Mapping[str, str] = EMPTY,
+    ) -> tuple[Message, RunRequest]:
+        """Store the new messages, an empty reply and its run in one transaction; the request of the run is still to be queued.
 
         Raises RefusedInput for a beginning that a server can't go on with.
         """
@@ -351,9 +411,45 @@ class Chat:
             prompt_ids=beginning.prompt_ids,
             model=model,
         )
-        live = self.engine.submit(request)
-        self._recorder.follow(live)
-        return Started(self.store.conversation(conversation.id), replace(reply, run=run), live)
+        return replace(reply, run=run), request
+
+    def _begin_cell(self, old: Message, cell: Cell) -> tuple[Message, RunRequest]:
+        """A cell's reply begins with what the compared one took over: on its own model with the same tokens, on another one as text."""
+        run, desk = old.run, self.engine.desk
+        if run is None:
+            raise RefusedInput("This reply was not written by a model here.")
+        ids = run.output_ids[: len(run.output_ids) - run.stats.new_tokens]
+        if ids and desk is None:
+            raise no_desk(self.engine.status())
+        text = desk.shown(ids) if ids and desk else ""
+        own = cell.model in (None, run.model_fingerprint.get("name"))
+        beginning = Beginning(text, ids, run.prompt_ids) if own else Beginning(text)
+        conversation = self.store.conversation(old.conversation_id)
+        parent, model, sources = old.parent_id, cell.model, cell.sources
+        return self._begin(conversation, [], cell.requested, beginning, parent_id=parent, model=model, sources=sources)
+
+    def _queue_cells(self, begun: Sequence[tuple[Message, RunRequest]]) -> tuple[Compared, ...]:
+        """Queue what a comparison has begun, and put the present model back behind it."""
+        replies, status = {request.run_id: reply for reply, request in begun}, self.engine.status()
+        compared: dict[str, Compared] = {}
+        for turn in turns([request for _, request in begun], status):
+            for live in self.engine.submit_together(turn.requests):
+                compared[live.id] = Compared(self._follow(replies[live.id], live), turn.apart)
+        if status.name and any(request.model not in (None, status.name) for _, request in begun):
+            self.engine.put_back(status.name, status.facts.draft_model if status.facts else None)
+        return tuple(compared[request.run_id] for _, request in begun)
+
+    def _keep_alone(self, run_id: str, found: Alone) -> None:
+        """Note with a reply where it parts from what it would be alone."""
+        if found.parts_at is None:
+            return
+        try:
+            run = self.store.run(run_id)
+            note = ALONE.format(token=len(run.output_ids) - found.tokens + found.parts_at + 1, share=found.share)
+            content = self.store.message(run.message_id).content
+            self.store.finish_run(replace(run, notes=(*run.notes, note)), content)
+        except (NotFound, StoreError) as error:  # deleted meanwhile, or no room on the disk: only the note is lost
+            log.warning("A note could not be kept: %s", error)
 
 
 def _twin(message: Message, conversation_id: str, parent_id: str | None) -> Message:

@@ -1,58 +1,95 @@
-"""Routes of the comparison: start a grid of siblings of a reply, and follow all its cells with one request."""
+"""Routes of the comparison: start a grid of siblings of a reply, follow all its cells with one request, check them against single runs."""
 
 from __future__ import annotations
 
 from typing import Annotated
 
-from fastapi import APIRouter, Query
-from pydantic import BaseModel
+from fastapi import APIRouter
+from pydantic import BaseModel, Field
 
 from app.chat import Chat
-from app.conversation import Json, Run
+from app.conversation import Json
 from app.errors import RefusedInput
-from app.insight.compare import MOST, grid
+from app.insight.compare import MODEL, MOST, Grid
 from app.insight.recorded import Recordings
+from app.models.catalogue import list_models
 from ui.api_insight import desk_for
-from ui.views import run_view
+from ui.compare_views import Checks, cell_view
+from ui.preset_shelf import Shelf
 
 
 class Sweeps(BaseModel):
-    """Parameters and the values each of them takes; every combination is a cell."""
+    """What varies and the values it takes: parameters by their names, ``preset`` and ``model``; every combination is a cell."""
 
     sweeps: dict[str, list[Json]]
 
 
+class Seen(BaseModel):
+    """A cell, and the number of the last event of its run that the page has."""
+
+    run: str
+    after: Annotated[int, Field(ge=0)] = 0
+
+
+class Cells(BaseModel):
+    """The cells that are followed; ``check``: the check of them that goes on, if one does."""
+
+    cells: Annotated[list[Seen], Field(max_length=MOST)]
+    check: str | None = None
+
+
+class Finished(BaseModel):
+    """Runs to be held against single ones."""
+
+    runs: Annotated[list[str], Field(min_length=1, max_length=MOST)]
+
+
 def router(chat: Chat) -> APIRouter:
-    """``POST /api/messages/{id}/compare`` and ``GET /api/compare?run=…&run=…``."""
+    """``POST /api/messages/{id}/compare`` and everything below ``/api/compare``."""
     routes = APIRouter(prefix="/api")
-    recordings = Recordings(chat.store)
+    recordings, checks = Recordings(chat.store), Checks()
 
     @routes.post("/messages/{message_id}/compare")
     def start(message_id: str, body: Sweeps) -> Json:
         run = chat.store.message(message_id).run
         if run is None:
             raise RefusedInput("This reply was not written by a model here.")
-        desk_for(chat, run)
-        recorded = recordings.of(run.id)
-        cells = grid(recorded, body.sweeps, chat.engine.status().facts)
-        shown = []
-        for cell in cells:
-            started = chat.branch_token(message_id, recorded.taken_over, "", requested=cell.requested)
-            shown.append({"changes": dict(cell.changes), "message": started.reply.id, "run": started.run.id})
-        return {"cells": shown}
+        if MODEL not in body.sweeps:
+            desk_for(chat, run)
+        presets = {preset.name: preset for preset in Shelf(chat).all()}
+        grid = Grid(recordings.of(run.id), chat.engine.status().facts, presets)
+        cells = grid.cells(body.sweeps)
+        return {
+            "cells": [
+                {
+                    "changes": dict(cell.changes),
+                    "message": compared.started.reply.id,
+                    "run": compared.started.run.id,
+                    "apart": compared.apart,
+                }
+                for cell, compared in zip(cells, chat.compare(message_id, cells), strict=True)
+            ]
+        }
 
-    @routes.get("/compare")
-    def follow(run: Annotated[list[str], Query(max_length=MOST)]) -> Json:
-        return [_cell(chat, run_id) for run_id in run]
+    @routes.post("/compare/follow")
+    def follow(body: Cells) -> Json:
+        check = checks.get(body.check)
+        return [cell_view(chat, seen.run, seen.after, check) for seen in body.cells]
+
+    @routes.get("/compare/models")
+    def models() -> Json:
+        """Names that can be varied over, the loaded model's first."""
+        status = chat.engine.status()
+        loaded = {status.name: status.facts.label if status.facts else status.name} if status.name else {}
+        found = loaded | {entry.name: entry.label for entry in list_models(chat.settings)}
+        return {"loaded": status.name, "models": [{"name": name, "label": label} for name, label in found.items()]}
+
+    @routes.post("/compare/check")
+    def check(body: Finished) -> Json:
+        return {"check": checks.add(chat.check_alone(body.runs))}
+
+    @routes.post("/compare/check/{check_id}/stop")
+    def stop(check_id: str) -> Json:
+        return {"stopped": checks.stop(check_id)}
 
     return routes
-
-
-def _cell(chat: Chat, run_id: str) -> Json:
-    live = chat.live(run_id)
-    if live is not None and live.ended is None:
-        return {"run": run_id, "done": False, "status": str(live.status), "text": live.text()}
-    ended = live.ended if live is not None else None
-    stored: Run = ended.run if ended else chat.store.run(run_id)
-    text = ended.text if ended else chat.store.message(stored.message_id).content
-    return {**run_view(stored), "run": run_id, "done": True, "text": text, "ids": list(stored.output_ids)}

@@ -24,7 +24,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from app.engine.ahead import ReadAhead
-    from app.engine.batch.alone import Alone, AloneCheck, Claim
+    from app.engine.batch.alone import AloneCheck
+    from app.engine.batch.claims import Alone, Claim
     from app.engine.desk import Desk
     from app.engine.line import Job
     from app.models.loading import LoadedModel

@@ -91,14 +91,16 @@ class Recorded:
         sampled = {"do_sample": True} if set(changes) - {"repetition_penalty"} else {}
         return Setting.of(self.run.effective).moved({**sampled, **exact, **off})
 
-    def request(self, changes: Mapping[str, Json]) -> dict[str, Json]:
-        """The parameters that repeat this reply with other settings: as they were asked for, the changes, and the same seed."""
+    def request(self, changes: Mapping[str, Json], base: Mapping[str, Json] | None = None) -> dict[str, Json]:
+        """The parameters that repeat this reply with other settings: as they were asked for (or ``base`` instead), the changes, and the
+        same seed."""
         # Pinned, because what is unset could be resolved otherwise once more is set beside it.
         pinned = {name: self.run.effective.get(name) for name in Setting.__slots__}
         off = {name: getattr(Setting(), name) for name in MOVABLE if name in changes and changes[name] is None}
         moved = (MOVABLE & set(changes)) - {"repetition_penalty"}
         sampled = {"do_sample": True} if moved and changes.get("temperature") != 0 else {}
-        asked = {**self.run.requested, **pinned, **sampled, **changes, **off, "seed": self.run.seed}
+        seeded = {"seed": changes.get("seed", self.run.seed)}
+        asked = {**({**self.run.requested, **pinned} if base is None else base), **sampled, **changes, **off, **seeded}
         return {name: value for name, value in asked.items() if value is not None and name != "num_return_sequences"}
 
 

@@ -6,6 +6,7 @@ from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING
 
 from app.conversation import new_id
+from app.engine.batch.claims import claim_of
 from app.engine.batch.place import from_json
 from app.engine.fast.proof import FAST
 from app.engine.run import RunRequest
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from app.conversation import Json, Run
+    from app.engine.batch.claims import Claim
     from app.engine.events import Ended
 
 
@@ -79,6 +81,12 @@ def request_for(run: Run, model: str | None = None) -> RunRequest:
         library_steps=_library_steps(run),
         places=from_json(run.model_fingerprint.get("batch")),
     )
+
+
+def alone_claim(run: Run) -> Claim:
+    """The claim that a reply of a batch is what it would have been alone."""
+    new = run.output_ids[len(run.output_ids) - run.stats.new_tokens :]
+    return claim_of(request_for(run), new, run.model_fingerprint.get("name"))
 
 
 def _library_steps(run: Run) -> str | None:

@@ -11,7 +11,8 @@ import pytest
 import torch
 
 from app.conversation import RunStatus
-from app.engine.batch.alone import Alone, AloneCheck, Claim, agreement, claim_of
+from app.engine.batch.alone import AloneCheck
+from app.engine.batch.claims import Alone, Claim, agreement, claim_of
 from app.engine.batch.steps import LibraryTogether
 from app.engine.engine import Engine
 from app.engine.events import Ended

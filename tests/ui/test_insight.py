@@ -256,47 +256,6 @@ def test_a_watermark_is_found_in_the_reply_that_has_it_and_in_no_other(client: T
     assert bad.status_code == 400
 
 
-def test_a_grid_of_settings_is_made_of_siblings_that_replay_exactly(
-    client: TestClient, chat: Chat, replied: Replied
-) -> None:
-    run = replied()
-    sweeps = {"temperature": [0, 0.5, 1.0, 2.0], "top_k": [5, 50]}
-    cells = client.post(f"/api/messages/{run.message_id}/compare", json={"sweeps": sweeps}).json()["cells"]
-    assert len(cells) == 8
-    for cell in cells:
-        chat.live(cell["run"]).result(60)  # type: ignore[union-attr]
-    told = client.get("/api/compare", params={"run": [cell["run"] for cell in cells]}).json()
-    assert all(cell["done"] for cell in told)
-    as_recorded = next(i for i, cell in enumerate(cells) if cell["changes"] == {"temperature": 1.0, "top_k": 5})
-    assert told[as_recorded]["ids"] == list(run.output_ids)
-    greedy = [answer["ids"] for cell, answer in zip(cells, told, strict=True) if cell["changes"]["temperature"] == 0]
-    assert greedy[0] == greedy[1]
-    for cell in cells:
-        chat.wait_until_kept(cell["run"])
-        outcome = chat.check_replay(cell["run"], chat.replay(cell["run"]), 60)
-        assert outcome.identical
-
-
-@pytest.mark.parametrize(
-    ("sweeps", "words"),
-    [
-        ({}, "at least one"),
-        ({"temperature": []}, "at least one"),
-        ({"temperature": [0.1] * 5, "top_k": [1, 2, 3, 4]}, "20 combinations"),
-        ({"temperature": [0.5, "warm"]}, "temperature"),
-    ],
-)
-def test_a_grid_that_can_not_be_run_starts_nothing(
-    client: TestClient, chat: Chat, replied: Replied, sweeps: dict[str, Any], words: str
-) -> None:
-    run = replied()
-    refused = client.post(f"/api/messages/{run.message_id}/compare", json={"sweeps": sweeps})
-    assert refused.status_code == 400
-    assert words in refused.json()["error"]
-    assert chat.engine.queue() == ()
-    assert len(chat.store.branch(chat.store.message(run.message_id).conversation_id)[-1].siblings) == 1
-
-
 def test_the_models_inside_is_shown_where_it_was_asked_for(client: TestClient, replied: Replied) -> None:
     refused = client.get(f"/api/runs/{replied().id}/inside")
     assert refused.status_code == 404

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from app.errors import BadParameter
 from app.parameters.fitting import OUTPUTS
+from app.parameters.resolve import resolve
 from app.parameters.rules import with_draft
 
 if TYPE_CHECKING:
+    from app.engine.run import RunRequest
     from app.models.facts import ModelFacts
     from app.parameters.row import Values
 
@@ -19,6 +22,7 @@ def why_not(values: Values, facts: ModelFacts, *, same_as_alone: bool = False) -
     """
     inside = [name for name in OUTPUTS if values[name]]
     reasons = {
+        "the model is on another machine": facts.remote is not None,
         "this model has an encoder, whose replies are written one at a time": facts.is_encoder_decoder,
         "beam search already follows several sequences (num_beams)": values["num_beams"] > 1,
         "it is several replies itself (num_return_sequences)": values["num_return_sequences"] > 1,
@@ -35,3 +39,12 @@ def why_not(values: Values, facts: ModelFacts, *, same_as_alone: bool = False) -
         "with experts a reply's numbers would depend on its neighbours'": bool(facts.num_experts) and not same_as_alone,
     }
     return next((reason for reason, holds in reasons.items() if holds), None)
+
+
+def against(request: RunRequest, facts: ModelFacts) -> str | None:
+    """What keeps a run out of a batch on this model, in words; None when nothing does."""
+    try:
+        values = resolve(request.requested, facts, sources=request.sources).values
+    except BadParameter as error:
+        return str(error)  # its own end will say so
+    return why_not(values, facts)

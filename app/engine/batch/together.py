@@ -6,35 +6,23 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from app.engine.batch.compute import Batch
-from app.engine.batch.fits import why_not
+from app.engine.batch.fits import against
 from app.engine.batch.row import Row
 from app.engine.execute import execute
-from app.errors import BadParameter
 from app.models.budget import kv_bytes_per_token
 from app.models.devices import free_bytes
 from app.models.options import LoadOptions
-from app.parameters.resolve import resolve
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from app.engine.beside import Beside
     from app.engine.prefix_cache import PrefixCache
-    from app.engine.run import LiveRun, RunRequest
-    from app.models.facts import ModelFacts
+    from app.engine.run import LiveRun
     from app.models.loading import LoadedModel
 
 SPARE_BYTES = 2**30
 """Memory that stays free beside what the replies' keys and values take."""
-
-
-def against(request: RunRequest, facts: ModelFacts) -> str | None:
-    """What keeps a run out of a batch on this model, in words; None when nothing does."""
-    try:
-        values = resolve(request.requested, facts, sources=request.sources).values
-    except BadParameter as error:
-        return str(error)  # its own end will say so
-    return why_not(values, facts)
 
 
 @dataclass(frozen=True)
