@@ -129,6 +129,8 @@ def _member(item: Json) -> str:
 def mode(resolution: Resolution) -> str:
     """How the next token is chosen, in two words."""
     beams, sampled = resolution.values["num_beams"], resolution.values["do_sample"]
+    if sampled is None:
+        return "As the server does"
     if beams > 1:
         return f"{beams} beams, sampled" if sampled else f"{beams} beams"
     return "Sampling" if sampled else "Greedy"
