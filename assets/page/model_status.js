@@ -41,7 +41,7 @@ function showModel(view) {
   if (changed) window.dispatchEvent(new CustomEvent("fader-model", { detail: view }));
   box.dataset.state = view.state;
   box.classList.toggle("leaves-machine", view.state === "ready" && Boolean(view.remote?.leaves_machine));
-  box.title = view.detail || [view.remote?.leaves_machine && `What you write is sent to ${view.remote.host}`, view.quantization, view.device, view.context_length && `${view.context_length.toLocaleString("en")} tokens of context`].filter(Boolean).join(" · ");
+  box.title = view.detail || [view.remote?.leaves_machine && `What you write is sent to ${view.remote.host}`, view.quantization, !view.remote && view.device, view.context_length && `${view.context_length.toLocaleString("en")} tokens of context`].filter(Boolean).join(" · ");
   if ($(".words", box).textContent !== words) $(".words", box).textContent = words;
   const details = $("#model-details");
   if (!details) return;
