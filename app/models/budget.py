@@ -18,6 +18,7 @@ from app.models.devices import cards_for, free_bytes
 from app.models.folder import check_architecture, read_config
 from app.models.options import LoadOptions, Quantization
 from app.models.quiet import listening
+from app.models.schemes import settled
 from app.models.source import Source, SourceKind
 from app.models.translate import translated
 from app.settings import Settings
@@ -26,8 +27,13 @@ if TYPE_CHECKING:
     from torch import nn
     from transformers import PreTrainedConfig, PreTrainedModel
 
-BYTES_PER_4BIT = 0.5 + 2 / 64
-"""A nibble, and a 16-bit scale for every 64 of them: what bitsandbytes holds after repacking (less with double quant elsewhere)."""
+BYTES_PER_EXPERT_4BIT = 0.5 + 2 / 64
+"""A nibble, and a 16-bit scale for every 64 of them."""
+BYTES_PER_4BIT = BYTES_PER_EXPERT_4BIT + 1 / 64
+"""The same beside bitsandbytes' own scales in 8 bits (double quant; 4 bytes without it)."""
+BYTES_ON_GRID = 0.5 + 4 / 32
+"""A nibble, and a 16-bit scale and offset for every 32."""
+BYTES_ON_GRID8 = 1 + 2 / 32
 BYTES_PER_16BIT = 2
 BYTES_PER_32BIT = 4
 _DEFAULT_CONTEXT = 4096
@@ -75,6 +81,7 @@ def estimate(
     source = resolve(name)
     if source.kind is SourceKind.REMOTE:
         return _elsewhere(source, options)
+    options = settled(options, source)
     with translated(source.label), listening():
         config = _config(source, settings, options)
         return estimate_config(config, source.name, options, context=context, in_use=in_use)
@@ -205,15 +212,24 @@ def _weigh_empty(
         f"{name}.{weight}" for name, module in model.named_modules() if can_be_4bit(module) for weight in WEIGHTS
     }
     parameters = largest = 0
+    tied = bool(getattr(config, "tie_word_embeddings", False))
     four_bit = quantization.four_bit or bool(getattr(config, "quantization_config", None))
     for name, tensor in model.named_parameters():
         parameters += tensor.numel()
         largest = max(largest, tensor.numel() // (len(tensor) if name in experts else 1))  # experts are read one by one
         if four_bit and (name in experts or _becomes_4bit(model, name)):
-            weights["4-bit"] += int(tensor.numel() * BYTES_PER_4BIT)
+            weights["4-bit"] += int(tensor.numel() * _bytes_in_4bit(quantization, expert=name in experts))
+        elif quantization.scheme == "int4" and tied and tensor is model.get_input_embeddings().weight:
+            weights["8-bit"] += int(tensor.numel() * BYTES_ON_GRID8)
         else:
             weights[quantization.compute_dtype] += tensor.numel() * _bytes_of(quantization.compute_dtype)
     return weights, parameters, largest
+
+
+def _bytes_in_4bit(quantization: Quantization, *, expert: bool) -> float:
+    if quantization.scheme == "int4":
+        return BYTES_ON_GRID
+    return BYTES_PER_EXPERT_4BIT if expert else BYTES_PER_4BIT
 
 
 def _becomes_4bit(model: PreTrainedModel, name: str) -> bool:

@@ -94,9 +94,13 @@ def _context_length(text: PreTrainedConfig, tokenizer: PreTrainedTokenizerBase) 
 
 
 def _quantization(model: PreTrainedModel) -> str:
+    from app.models.grid_quantizer import GridConfig
+
     config: Any = getattr(model.config, "quantization_config", None)
     if config is None:
         return "none"
+    if isinstance(config, GridConfig):
+        return "int4"
     kind = getattr(config, "bnb_4bit_quant_type", None)
     if kind and getattr(config, "load_in_4bit", True):
         return str(kind)

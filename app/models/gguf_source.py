@@ -15,6 +15,9 @@ from app.errors import ModelDamaged, ModelNotFound, UnsupportedModel
 from app.models.translate import translated
 from app.models.watch import Watch
 
+_EXACT_BELOW = 10**9
+"""Models with fewer parameters are unpacked into float32, which keeps every bit of their source."""
+
 
 @dataclass(frozen=True, slots=True)
 class GgufSummary:
@@ -75,8 +78,8 @@ def _old_reader_followed(watch: Watch) -> Iterator[None]:
         reader.tqdm = original
 
 
-def write_dense(file: Path, folder: Path, watch: Watch) -> None:
-    """Write the GGUF's model as a bf16 transformers checkpoint with its tokenizer into ``folder``.
+def write_dense(file: Path, folder: Path, parameters: int, watch: Watch) -> None:
+    """Write the GGUF's model as a float32 or (large ones) bf16 transformers checkpoint with its tokenizer into ``folder``.
 
     GGUF blocks can't be quantized by bitsandbytes in the same load, and a llama-architecture file loaded without GgufConfig can't
     be saved; so it is dequantized explicitly, and the 4-bit checkpoint is then made from this folder.
@@ -93,7 +96,7 @@ def write_dense(file: Path, folder: Path, watch: Watch) -> None:
                 file.parent,
                 gguf_file=file.name,
                 quantization_config=GgufConfig(dequantize=True),
-                dtype=torch.bfloat16,
+                dtype=torch.float32 if parameters < _EXACT_BELOW else torch.bfloat16,
                 local_files_only=True,
             )
         watch.step("Writing the weights")

@@ -26,13 +26,14 @@ LARGE = 1 << 22
 def compute_with(model: PreTrainedModel, kernels: Kernels) -> int:
     """Put the kernels in; returns how many layers use them. Before the first forward, and only on a CPU."""
     from app.models.experts import FourBitExperts
+    from app.models.grid import GridEmbedding, GridLinear
     from app.models.opening import four_bit_layers
 
     count = 0
     for layer in four_bit_layers(model):
         count += _take_four_bit(layer, kernels)
     for module in model.modules():
-        if isinstance(module, FourBitExperts):
+        if isinstance(module, FourBitExperts | GridLinear | GridEmbedding):
             module.use(kernels)
             count += 1
     if dense_dtype() is torch.float32 and _is_brain(model):
@@ -105,10 +106,14 @@ def _is_brain(model: PreTrainedModel) -> bool:
 
 
 def _widen(model: PreTrainedModel, kernels: Kernels) -> None:
+    from app.models.grid import GridEmbedding
+
     for module in model.modules():
         if type(module) is nn.Linear and module.weight.numel() > FEW and module.in_features % PLAIN_COLUMNS == 0:
             module.__class__ = KernelLinear
             module.kernel = from_plain(kernels, module.weight, module.bias)  # type: ignore[assignment]
+        elif isinstance(module, GridEmbedding):
+            module.dtype = torch.float32
         elif isinstance(module, nn.Embedding) and type(module).forward is nn.Embedding.forward:
             module.__class__ = WideEmbedding
         else:

@@ -26,6 +26,7 @@ from app.models.measure import LoadReport, PeakMemory, Weights, weigh
 from app.models.options import LoadOptions
 from app.models.preparation import Checkpoint, checkpoint_for
 from app.models.quiet import hear, listening
+from app.models.schemes import settled
 from app.models.source import Source
 from app.models.translate import translated
 from app.models.watch import Watch
@@ -81,6 +82,7 @@ def load_model(
     watch = _watch(progress, cancelled)
     started = time.monotonic()
     source = resolve(name)
+    options = settled(options, source)
     with translated(source.label):
         with listening() as heard, PeakMemory() as peak:
             checkpoint, model, tokenizer, (kernels, without) = _ready(source, settings, options, watch, opener)
@@ -146,7 +148,9 @@ def prepare_model(
     """Make the prepared checkpoint of ``name`` unless a valid one is there; returns its folder. Errors as load_model."""
     source = resolve(name)
     with translated(source.label), listening():
-        return checkpoint_for(source, settings, options or LoadOptions(), _watch(progress, cancelled)).folder
+        return checkpoint_for(
+            source, settings, settled(options or LoadOptions(), source), _watch(progress, cancelled)
+        ).folder
 
 
 def unload(loaded: LoadedModel) -> None:

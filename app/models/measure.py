@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
 _SAMPLE_SECONDS = 0.02
 _FUSED = 3
+_GRID_SCALES = ("scales", "offsets")
 _STATUS = Path("/proc/self/status")
 
 
@@ -83,7 +84,7 @@ def _scales(tensor: torch.Tensor) -> Iterator[torch.Tensor]:
 def _count(weights: Weights, model: nn.Module, name: str, tensor: torch.Tensor) -> None:
     owner_name, _, leaf = name.rpartition(".")
     owner = model.get_submodule(owner_name)
-    if leaf in owner._buffers or leaf.endswith("_absmax"):  # noqa: SLF001  (no public way to ask)
+    if leaf in owner._buffers or leaf.endswith("_absmax") or leaf in _GRID_SCALES:  # noqa: SLF001  (no public way to ask)
         return
     packed = is_four_bit(owner, tensor)
     logical = _logical(tensor) if packed else tensor.numel()
@@ -100,8 +101,11 @@ def _is_linear(model: nn.Module, owner: nn.Module, leaf: str, tensor: torch.Tens
     """A linear layer's weight or a layer's fused experts (3-D), but not the output layer."""
     from torch.nn import Linear
 
+    from app.models.grid import GridLinear
+
     output = getattr(model, "get_output_embeddings", lambda: None)()
-    return owner is not output and ((isinstance(owner, Linear) and leaf == "weight") or tensor.ndim == _FUSED)
+    linear = (isinstance(owner, Linear) and leaf == "weight") or (isinstance(owner, GridLinear) and leaf == "codes")
+    return owner is not output and (linear or tensor.ndim == _FUSED)
 
 
 def _logical(tensor: torch.Tensor) -> int:
@@ -113,8 +117,13 @@ def _logical(tensor: torch.Tensor) -> int:
 def is_four_bit(owner: nn.Module, tensor: torch.Tensor) -> bool:
     """Whether a parameter holds packed 4-bit weights: of a bitsandbytes layer or of 4-bit experts."""
     from app.models.experts import FourBitExperts
+    from app.models.grid import GridLinear
 
-    return hasattr(tensor, "quant_state") or (isinstance(owner, FourBitExperts) and tensor.ndim == _FUSED)
+    return (
+        hasattr(tensor, "quant_state")
+        or (isinstance(owner, FourBitExperts) and tensor.ndim == _FUSED)
+        or (isinstance(owner, GridLinear) and tensor is owner.codes)
+    )
 
 
 class PeakMemory:

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from app.errors import ModelDamaged
+from app.errors import ModelDamaged, UnsupportedModel
 from app.models.devices import placement, refuse_spill
 from app.models.options import LoadOptions
 
@@ -56,16 +56,21 @@ def open_model(folder: Path, options: LoadOptions, *, quantize: bool, processes:
     import torch
     from transformers import AutoConfig, AutoModelForCausalLM, AutoModelForSeq2SeqLM
 
-    from app.models import experts_quantizer  # registers the method that a prepared mixture of experts names
+    from app.models import experts_quantizer, grid_quantizer  # register the methods that prepared models name
 
-    assert experts_quantizer.METHOD  # noqa: S101
+    assert experts_quantizer.METHOD and grid_quantizer.METHOD  # noqa: S101, PT018
     config = AutoConfig.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
     auto = AutoModelForSeq2SeqLM if config.is_encoder_decoder else AutoModelForCausalLM
     experts = has_experts(config.get_text_config())
-    extra: dict[str, Any] = {"quantization_config": bitsandbytes_config(options, experts=experts)} if quantize else {}
+    on_grid = quantize and options.quantization.scheme == "int4"
+    if on_grid and experts:
+        raise UnsupportedModel("The int4 grid is not for mixtures of experts. Choose NF4 for the weights.")
+    extra: dict[str, Any] = {}
+    if quantize and not on_grid:
+        extra = {"quantization_config": bitsandbytes_config(options, experts=experts)}
     loaded: Any = auto.from_pretrained(
         folder,
-        dtype=getattr(torch, options.quantization.compute_dtype),
+        dtype=torch.float32 if on_grid else getattr(torch, options.quantization.compute_dtype),
         attn_implementation=None if options.attention == "auto" else options.attention,
         local_files_only=True,
         trust_remote_code=False,
@@ -77,6 +82,9 @@ def open_model(folder: Path, options: LoadOptions, *, quantize: bool, processes:
     refuse_spill(model, folder.name)
     _check_complete(folder, info, model)
     _spare_odd_shapes(model)
+    if on_grid:
+        grid_quantizer.put_on_grid(model)
+        model.to(getattr(torch, options.quantization.compute_dtype))
     evaluated: PreTrainedModel = model.eval()
     return evaluated
 

@@ -7,29 +7,35 @@ from typing import Literal
 
 from app.conversation import Json
 
-Scheme = Literal["nf4", "fp4", "none"]
+Scheme = Literal["auto", "nf4", "fp4", "int4", "none"]
 ComputeDtype = Literal["bfloat16", "float16", "float32"]
 Attention = Literal["auto", "sdpa", "eager", "flash_attention_2"]
 
 
 @dataclass(frozen=True, slots=True)
 class Quantization:
-    """4-bit through bitsandbytes: NF4 or FP4, or none. ``double_quant`` stores the scales in 8 bits as well."""
+    """4-bit through bitsandbytes (NF4 or FP4), on the integer grid of the source (int4), or none; auto is one of them by the source
+    (``app.models.schemes``). ``double_quant`` stores the scales of bitsandbytes' schemes in 8 bits as well."""
 
-    scheme: Scheme = "nf4"
+    scheme: Scheme = "auto"
     double_quant: bool = True
     compute_dtype: ComputeDtype = "bfloat16"
 
     @property
     def slug(self) -> str:
         """A short name for folders and the page, e.g. ``nf4-double-bfloat16``."""
-        parts = [self.scheme, *(["double"] if self.double_quant and self.four_bit else []), self.compute_dtype]
+        parts = [self.scheme, *(["double"] if self.double_quant and self.bitsandbytes else []), self.compute_dtype]
         return "-".join(parts)
 
     @property
     def four_bit(self) -> bool:
         """Whether weights are quantized at all."""
         return self.scheme != "none"
+
+    @property
+    def bitsandbytes(self) -> bool:
+        """Whether bitsandbytes makes the 4-bit weights."""
+        return self.scheme in ("nf4", "fp4")
 
     def as_json(self) -> dict[str, Json]:
         """For manifests and fingerprints."""

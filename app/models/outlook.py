@@ -13,6 +13,7 @@ from app.models.catalogue import resolve
 from app.models.folder import read_config, weight_files
 from app.models.options import LoadOptions
 from app.models.preparation import KEPT_OF_16_BIT
+from app.models.schemes import settled
 from app.models.source import Source, SourceKind
 from app.settings import Settings
 
@@ -34,6 +35,7 @@ def outlook(name: str, settings: Settings, options: LoadOptions) -> Outlook:
     source = resolve(name)
     if source.kind is SourceKind.REMOTE:
         return Outlook("read", "It runs on a server; nothing is loaded here.")
+    options = settled(options, source)
     found = prepared.read(prepared.folder_for(settings.cache, source, options.quantization))
     if found and found.current:
         return Outlook("read", f"Reads the copy that was made before ({_size(found.nbytes)}).")

@@ -109,16 +109,16 @@ def _from_gguf(source: Source, file: Path, target: Path, options: LoadOptions, w
     with prepared.writing(target, manifest) as pending:
         if options.quantization.four_bit:
             dense = pending / "dense"
-            _unpack(source, file, dense, watch)
+            _unpack(source, file, dense, summary.parameters, watch)
             _write_4bit(dense, pending, options, watch)
             shutil.rmtree(dense)
         else:
-            _unpack(source, file, pending, watch)
+            _unpack(source, file, pending, summary.parameters, watch)
     return Checkpoint(target, _origin_of(target, origin), notices=_rebuilt(source, reason))
 
 
-def _unpack(source: Source, file: Path, folder: Path, watch: Watch) -> None:
-    gguf_source.write_dense(file, folder, watch)
+def _unpack(source: Source, file: Path, folder: Path, parameters: int, watch: Watch) -> None:
+    gguf_source.write_dense(file, folder, parameters, watch)
     if source.kind is SourceKind.BUILTIN:
         recommend(folder)
 

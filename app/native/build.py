@@ -99,9 +99,9 @@ def _try(command: Sequence[str], sources: Sequence[Path], target: Path) -> str:
         whole = [*command, *flags(), "-o", str(made), *map(str, sources), *maths]
         surroundings = os.environ | {"ZIG_GLOBAL_CACHE_DIR": pending, "ZIG_LOCAL_CACHE_DIR": pending}
         try:
-            done = subprocess.run(
+            done = subprocess.run(  # noqa: S603  (a command of our own making)
                 whole, capture_output=True, text=True, timeout=_TIMEOUT, env=surroundings, check=False
-            )  # noqa: S603
+            )
         except (OSError, subprocess.SubprocessError) as cause:
             return str(cause)
         if done.returncode:

@@ -15,8 +15,8 @@ from app.errors import ModelDamaged, ModelNotFound
 from app.models import builtin as builtin_module
 from app.models import prepared
 from app.models.builtin import RECOMMENDED, builtin_gguf, recorded_sha256
+from app.models.grid import GridLinear
 from app.models.loading import LoadedModel, load_model, unload
-from app.models.opening import four_bit_layers
 from app.settings import Settings
 
 
@@ -29,14 +29,35 @@ def _answer(loaded: LoadedModel, question: str) -> str:
     return str(loaded.tokenizer.decode(ids[0, inputs["input_ids"].shape[1] :], skip_special_tokens=True))
 
 
+def _layers(loaded: LoadedModel) -> list[GridLinear]:
+    return [module for module in loaded.model.modules() if isinstance(module, GridLinear)]
+
+
+def test_no_weight_is_rounded_a_second_time(builtin: LoadedModel) -> None:
+    """Every weight is, bit for bit, what the GGUF file says."""
+    from gguf import GGUFReader, dequantize
+
+    file = {tensor.name: tensor for tensor in GGUFReader(builtin_gguf()).tensors}
+    model: Any = builtin.model
+    first = model.model.layers[3].mlp
+    for name, layer in (("gate", first.gate_proj), ("up", first.up_proj), ("down", first.down_proj)):
+        said = file[f"blk.3.ffn_{name}.weight"]
+        assert torch.equal(layer.unpacked(), torch.from_numpy(dequantize(said.data, said.tensor_type)).float())
+    said = file["token_embd.weight"]
+    ids = torch.arange(0, 49152, 37)
+    assert torch.equal(
+        model.model.embed_tokens(ids).float(), torch.from_numpy(dequantize(said.data, said.tensor_type)).float()[ids]
+    )
+
+
 def test_it_knows_the_capital_of_france(builtin: LoadedModel) -> None:
     assert "Paris" in _answer(builtin, "What is the capital of France?")
 
 
 def test_its_linear_layers_are_4_bit(builtin: LoadedModel) -> None:
-    layers = list(four_bit_layers(builtin.model))
+    layers = _layers(builtin)
     assert len(layers) == 30 * 7
-    assert {layer.weight.dtype for layer in layers} == {torch.uint8}
+    assert {layer.codes.dtype for layer in layers} == {torch.uint8}
     assert builtin.report.linear_share_4bit == 1.0
     assert 0.78 < builtin.report.share_4bit < 0.80  # the tied embeddings are the rest
 
@@ -44,9 +65,8 @@ def test_its_linear_layers_are_4_bit(builtin: LoadedModel) -> None:
 def test_report_adds_up(builtin: LoadedModel) -> None:
     report = builtin.report
     assert report.resident_bytes == sum(report.bytes_by_dtype.values())
-    packed = sum(layer.weight.numel() for layer in four_bit_layers(builtin.model))
-    assert report.bytes_by_dtype["uint8"] >= packed
-    assert report.resident_bytes < 120_000_000  # 269 MB in bf16
+    assert report.bytes_by_dtype["uint8"] == sum(layer.codes.numel() for layer in _layers(builtin))
+    assert report.resident_bytes < 100_000_000  # 269 MB in bf16; the file has 98
     assert report.peak_bytes > 0
     assert report.seconds > 0
     assert all("made anew" in warning for warning in report.warnings)  # a kept test cache may have been outdated
@@ -56,7 +76,7 @@ def test_facts(builtin: LoadedModel) -> None:
     facts = builtin.facts
     assert (facts.name, facts.architecture) == ("builtin", "LlamaForCausalLM")
     assert (facts.context_length, facts.vocab_size, facts.num_layers) == (8192, 49152, 30)
-    assert (facts.quantization, facts.device, facts.eos_token_ids) == ("nf4", "cpu", (2,))
+    assert (facts.quantization, facts.device, facts.eos_token_ids) == ("int4", "cpu", (2,))
     assert facts.has_chat_template
     assert not facts.is_encoder_decoder
     assert facts.generation_defaults["eos_token_id"] == 2
@@ -74,8 +94,8 @@ def test_a_second_load_is_quick_and_gives_the_same_weights(builtin: LoadedModel,
     assert "Quantizing to 4 bits" not in seen
     assert seen["Loading the weights"] > 100
     assert again.facts.fingerprint["source"] == builtin.facts.fingerprint["source"]
-    for one, other in zip(four_bit_layers(builtin.model), four_bit_layers(again.model), strict=True):
-        assert torch.equal(one.weight, other.weight)
+    for one, other in zip(_layers(builtin), _layers(again), strict=True):
+        assert torch.equal(one.codes, other.codes)
     unload(again)
 
 

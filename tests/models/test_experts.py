@@ -173,7 +173,7 @@ def test_an_estimate_counts_4_bit_experts(tmp_path: Path, settings: Settings) ->
     folder = tiny_ernie_moe(tmp_path / "moe", moe_num_experts=32)
     found = estimate(str(folder), settings)
     truth = load_model(str(folder), settings).report
-    assert abs(found.weights_bytes - truth.resident_bytes) < 0.05 * truth.resident_bytes
+    assert abs(found.weights_bytes - truth.resident_bytes) < 0.07 * truth.resident_bytes
 
 
 def test_other_forms_of_experts_are_left_alone() -> None:
