@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -14,7 +13,7 @@ from tests.remote.fake_server import FakeServer, refuse
 
 
 @pytest.fixture
-def fader(server: FakeServer, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
+def fader(server: FakeServer, monkeypatch: pytest.MonkeyPatch) -> Any:
     server.be_vllm()
     monkeypatch.setenv("FADER_REMOTE_URL", server.base)
 
