@@ -80,6 +80,16 @@ def test_a_draft_model_drafts_for_a_spread_one(one: Engine, two: Engine, llama: 
             assert engine.unload_draft().finished.wait(60)
 
 
+def test_several_runs_are_computed_in_one_batch(one: Engine, two: Engine, llama: Path) -> None:
+    found = []
+    for engine in (one, two):
+        use(engine, llama)
+        asked = [{"max_new_tokens": 6 + n, "seed": n, "temperature": 1.0} for n in range(3)]
+        runs = engine.submit_together([request_for(QUESTION, requested=one_of) for one_of in asked])
+        found.append([run.result(120).run.output_ids for run in runs])
+    assert found[0] == found[1]
+
+
 def test_read_prompts_are_reused_by_all_processes(two: Engine, llama: Path) -> None:
     use(two, llama)
     two.held.blocks.clear()
