@@ -5,6 +5,7 @@ import { draftKey, forgetUnsent } from "./drafts.js";
 import { say } from "./feedback.js";
 import { liveFollower } from "./live.js";
 import { showStarted } from "./replies.js";
+import { beginning } from "./reply_start.js";
 import { shown } from "./state.js";
 
 export const promptText = () => $("#prompt textarea").value;
@@ -39,8 +40,7 @@ export async function send() {
   try {
     if (running) await running.ended;
     const from = shown.conversation;
-    const prefix = $("#reply-start input")?.value || "";
-    const request = { action: "send", text, conversation: from, message: shown.messages.at(-1)?.id, prefix };
+    const request = { action: "send", text, conversation: from, message: shown.messages.at(-1)?.id, prefix: beginning() };
     const started = await ask("submit", request);
     remembered.set(draftKey(from), "");
     if (!from) forgetUnsent();

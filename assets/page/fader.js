@@ -1,6 +1,5 @@
 /* What the page's other scripts, and a curious reader at the console, may use: window.fader. */
 import { api } from "./api.js";
-import { ask } from "./bridge.js";
 import { openConversation } from "./conversation.js";
 import { el } from "./dom.js";
 import { attempt, copy, toast } from "./feedback.js";
@@ -10,5 +9,4 @@ import { showStarted } from "./replies.js";
 import { loadList } from "./sidebar.js";
 import { shown } from "./state.js";
 
-const preview = (request) => ask("input", request);
-window.fader = { openConversation, toast, api, shown, el, icon, menu, attempt, preview, loadList, showStarted, copy };
+window.fader = { openConversation, toast, api, shown, el, icon, menu, attempt, loadList, showStarted, copy };

@@ -2,6 +2,7 @@
 import { onClick } from "./buttons.js";
 import { refreshShown } from "./chat.js";
 import { tell, tooLong } from "./composer.js";
+import { startContext } from "./context.js";
 import { openConversation } from "./conversation.js";
 import { $, el, remembered, sleep } from "./dom.js";
 import { saveDraft, saveDraftSoon } from "./drafts.js";
@@ -48,6 +49,7 @@ export async function start() {
   const id = new URLSearchParams(location.search).get("c");
   await Promise.all([openConversation(id, { push: false }), loadList()]);
   document.body.classList.add("fader-ready");
+  startContext();
   window.dispatchEvent(new Event("fader-ready"));
   watchModel();
 }
