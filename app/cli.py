@@ -55,6 +55,8 @@ TensorParallel = Annotated[
 ]
 
 
+SPREAD = "The model is spread over {size} processes, in 16 bits: 4-bit weights can't be spread yet."
+
 # -- parts ---------------------------------------------------------------------------------------------------------------
 
 
@@ -87,6 +89,8 @@ def chat_of(settings: Settings) -> Iterator[Chat]:
     from app.chat import Chat
     from app.engine.engine import Engine
 
+    if settings.tensor_parallel > 1:
+        typer.echo(f"note: {SPREAD.format(size=settings.tensor_parallel)}", err=True)
     chat = Chat(make_store(settings), Engine(make_models(settings), settings), settings)
     try:
         yield chat

@@ -6,12 +6,14 @@ import atexit
 from contextlib import suppress
 from dataclasses import replace
 from datetime import timedelta
+from functools import partial
 from typing import TYPE_CHECKING
 
 from app.distributed.joining import join_torchrun, start, torchrun_rank
 from app.distributed.messages import Close, Open
 from app.distributed.plan import UNQUANTIZED, check_spread
 from app.errors import ModelError, ProcessLost
+from app.models.catalogue import resolve
 from app.models.options import LoadOptions, Quantization
 
 if TYPE_CHECKING:
@@ -56,7 +58,12 @@ class Spread:
         before = set(self._open)
         try:
             loaded = load_model(
-                name, settings, progress=progress, cancelled=cancelled, options=plain, opener=self._opened
+                name,
+                settings,
+                progress=progress,
+                cancelled=cancelled,
+                options=plain,
+                opener=partial(self._opened, resolve(name).label),
             )
         except BaseException:
             for key in set(self._open) - before:  # opened, and then something else was wrong
@@ -77,14 +84,14 @@ class Spread:
         loaded.lost = lambda: group.lost
         return loaded
 
-    def _opened(self, folder: Path, options: LoadOptions, watch: Watch) -> PreTrainedModel:
+    def _opened(self, label: str, folder: Path, options: LoadOptions, watch: Watch) -> PreTrainedModel:
         """This process's part of the model, leading the others' parts."""
         from transformers import AutoConfig
 
         from app.distributed.leading import lead
 
         config = AutoConfig.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
-        check_spread(config, folder.name, self._size, options.device)
+        check_spread(config, label, self._size, options.device)
         group = self._group = self._group or self._started(watch)
         number = group.number()
         model = self._together(group, number, folder, options)

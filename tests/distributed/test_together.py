@@ -92,6 +92,7 @@ def test_ask_over_two_processes(llama: Path) -> None:
     )
     assert done.returncode == 0, done.stderr
     assert json.loads(done.stdout)["stats"]["new_tokens"] == 5
+    assert "note: The model is spread over 2 processes, in 16 bits" in done.stderr
 
 
 def config(name: str, **fields: Any) -> Any:
