@@ -8,6 +8,7 @@ from pathlib import Path
 
 from app.conversation import Json
 from app.parameters.presets import shipped
+from app.parameters.remote import BY_FADER, STANDARD, VLLM
 from app.parameters.row import Group, Parameter
 from app.parameters.table import EXCLUDED, TABLE
 
@@ -94,8 +95,21 @@ def _facts(row: Parameter) -> Iterator[tuple[str, str]]:
         yield "can conflict with", ", ".join(f"`{name}`" for name in row.conflicts_with)
     if not row.streams:
         yield "streaming", "off, because beam search compares whole replies"
+    yield "on a server", _elsewhere(row)
     if row.paper:
         yield "paper", f"[arXiv {row.paper}](https://arxiv.org/abs/{row.paper})"
+
+
+def _elsewhere(row: Parameter) -> str:
+    """What becomes of it where the model runs on an OpenAI-compatible server."""
+    if row.name in BY_FADER:
+        return f"{BY_FADER[row.name]}"
+    plain, vllm = STANDARD.get(row.name), VLLM.get(row.name)
+    if plain and plain == vllm:
+        return f"sent as `{plain}`"
+    if plain:
+        return f"sent as `{plain}`, to vLLM as `{vllm}`"
+    return f"vLLM only, sent as `{vllm}`" if vllm else "not available"
 
 
 def _code(value: Json) -> str:
