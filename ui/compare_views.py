@@ -7,10 +7,13 @@ from dataclasses import dataclass, field
 from threading import Lock
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from app.chat import Chat
 from app.conversation import Json, Run, new_id
 from app.engine.events import Event, Progress, StatusChanged, TextDelta
 from app.engine.run import LiveRun
+from app.engine.trace import Trace
 from ui.views import run_view
 
 if TYPE_CHECKING:
@@ -64,7 +67,7 @@ def cell_view(chat: Chat, run_id: str, after: int, check: AloneCheck | None) -> 
         "seq": after,
         "text": text,
         "ids": list(stored.output_ids),
-        "seconds": _seconds(stored),
+        "perplexity": _perplexity(ended.trace if ended else chat.store.trace(run_id)),
         "together": bool(stored.model_fingerprint.get("batch")),
         "alone": _alone(stored, check),
     }
@@ -93,8 +96,13 @@ def _progress(events: list[Event]) -> Json:
     return {"what": last.what, "done": last.done, "total": last.total}
 
 
-def _seconds(run: Run) -> float | None:
-    return (run.finished_at - run.created_at).total_seconds() if run.finished_at else None
+def _perplexity(packed: bytes | None) -> float | None:
+    """How unexpected the reply is to the model itself, before any setting acted; None without a trace."""
+    trace = Trace.unpack(packed) if packed else None
+    if trace is None or not len(trace):
+        return None
+    surprise = (trace.logsumexp.astype(np.float64) - trace.chosen_raw).mean()
+    return float(np.exp(surprise)) if np.isfinite(surprise) and surprise < 700 else None
 
 
 def _alone(run: Run, check: AloneCheck | None) -> Json:

@@ -25,7 +25,7 @@ from ui.panel import ParametersPanel
 from ui.previews import Previews
 from ui.theme import theme
 
-STYLES = ("style.css", "controls.css", "insight.css")
+STYLES = ("style.css", "controls.css", "insight.css", "compare.css")
 """In this order: a later one may refine an earlier one."""
 
 BRIDGE_ON_LOAD = "window.faderTrigger = trigger; window.dispatchEvent(new Event('fader-bridge'));"

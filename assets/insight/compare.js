@@ -1,109 +1,156 @@
-/* One reply under up to sixteen settings, side by side with the same random numbers; each cell is a version to adopt. */
+/* One reply under up to sixteen settings, presets or models, side by side with the same random numbers; each cell is a version to adopt. */
 import { api } from "../page/api.js";
 import { openConversation } from "../page/conversation.js";
-import { el } from "../page/dom.js";
-import { attempt } from "../page/feedback.js";
+import { el, sleep } from "../page/dom.js";
+import { attempt, say, toast } from "../page/feedback.js";
 import { icon } from "../page/icons.js";
 import { shown } from "../page/state.js";
-import { number } from "./words.js";
+import { axis, choices, MOST } from "./compare_axes.js";
+import { cell } from "./compare_cells.js";
 
-const SWEEPS = {
-  temperature: "0, 0.4, 0.7, 1, 1.3", top_k: "1, 5, 20, 50", top_p: "0.3, 0.6, 0.9, 1", min_p: "0, 0.05, 0.1, 0.3", typical_p: "0.3, 0.6, 0.9", top_h: "0.3, 0.5, 0.8",
-  epsilon_cutoff: "0, 0.001, 0.01", eta_cutoff: "0, 0.001, 0.01", repetition_penalty: "1, 1.1, 1.3", no_repeat_ngram_size: "0, 2, 3", seed: "1, 2, 3, 4",
-};
-const shownAs = (changes) => Object.entries(changes).map(([name, value]) => `${name} ${value ?? "off"}`).join(", ");
+const INTRODUCTION = "Every cell has the reply’s own prompt and the same random numbers. What can be is computed side by side, in little more time than one reply takes.";
+const IDEAS = { "8 temperatures": ["temperature", "0, 0.3, 0.5, 0.7, 0.9, 1.1, 1.4, 2"], "4 seeds": ["seed", "1, 2, 3, 4"], Presets: ["preset"], Models: ["model"] };
 
-/** Numbers, "off", or any JSON, separated by commas. */
-function valuesOf(text) {
-  try { return JSON.parse(`[${text.replace(/\boff\b/g, "null")}]`); } catch { throw new Error(`“${text}” is not a list of values such as 0.5, 0.8, off.`); }
+export async function compare(messageId) {
+  const known = await attempt(choices);
+  if (known) new Comparison(messageId, known).open();
 }
 
-/** The words of `text` that a longest common subsequence with `base` doesn't have are marked. */
-function marked(text, base) {
-  const split = (t) => t.split(/(\s+)/).filter(Boolean);
-  const [a, b] = [split(base).slice(0, 1500), split(text)];
-  if (b.length > 1500) return [text];
-  const table = Array.from({ length: a.length + 1 }, () => new Uint16Array(b.length + 1));
-  for (let i = a.length - 1; i >= 0; i--) for (let j = b.length - 1; j >= 0; j--) table[i][j] = a[i] === b[j] ? table[i + 1][j + 1] + 1 : Math.max(table[i + 1][j], table[i][j + 1]);
-  const out = [];
-  for (let i = 0, j = 0; j < b.length;) {
-    if (i < a.length && a[i] === b[j]) { out.push(b[j]); i++; j++; } else if (i < a.length && table[i + 1][j] >= table[i][j + 1]) i++;
-    else { out.push(/\S/.test(b[j]) ? el("mark", {}, b[j]) : b[j]); j++; }
+class Comparison {
+  cells = [];
+  check = null;
+  adopted = null;
+
+  constructor(messageId, known) {
+    this.message = messageId;
+    this.conversation = shown.conversation;
+    const changed = () => this.count?.();
+    this.words = el("p", { class: "verdict", role: "status" }, INTRODUCTION);
+    this.size = el("span", { class: "size" });
+    this.go = el("button", { type: "submit", class: "small primary" }, "Run");
+    this.stop = el("button", { type: "button", class: "small", hidden: true, onclick: () => this.halt() }, "Stop");
+    this.axes = [axis("first", known, { changed }), axis("second", known, { changed, optional: true })];
+    this.grid = el("div", { class: "cells" });
+    const ideas = el("div", { class: "ideas" }, ...Object.entries(IDEAS).map(([name, [what, values]]) => el("button", { type: "button", class: "small", onclick: () => { this.axes[0].set(what, values); this.axes[1].set(""); } }, name)));
+    this.dialog = el("dialog", { id: "compare", class: "preview", "aria-label": "Compare settings" },
+      el("header", {}, el("h3", {}, "Compare"), ideas, el("button", { type: "button", class: "icon", "aria-label": "Close", onclick: () => this.dialog.close() }, icon("close"))),
+      el("form", { class: "axes", onsubmit: (event) => { event.preventDefault(); this.run(); } }, ...this.axes.map((one) => one.node), el("div", { class: "row-of-buttons" }, this.go, this.stop, this.size)),
+      this.words, this.grid);
+    this.dialog.addEventListener("close", () => this.leave());
+    this.count = () => this.tellSize();
+    this.count();
   }
-  return out;
-}
 
-export function compare(messageId) {
-  const conversation = shown.conversation;
-  const words = el("p", { class: "verdict", role: "status" }, "Every cell has the same prompt and the same random numbers as the reply; what differs from the first cell is marked.");
-  const cells = el("div", { class: "cells" });
-  const row = (title, optional) => {
-    const name = el("select", { "aria-label": title }, optional && el("option", { value: "" }, "nothing else"), ...Object.keys(SWEEPS).map((key) => el("option", { value: key }, key)));
-    const values = el("input", { type: "text", "aria-label": `Values of ${title}`, spellcheck: "false", autocomplete: "off" });
-    const fit = () => { values.value = SWEEPS[name.value] || ""; values.hidden = !name.value; };
-    name.addEventListener("change", fit);
-    fit();
-    return { name, values, node: el("label", { class: "sweep" }, el("span", {}, optional ? "and" : "Vary"), name, values) };
-  };
-  const sweeps = [row("the first parameter", false), row("the second parameter", true)];
-  const go = el("button", { type: "button", class: "small primary", onclick: () => run() }, "Run");
-  const stop = el("button", { type: "button", class: "small quiet", hidden: true, onclick: () => { for (const cell of grid) if (!cell.done) attempt(() => api(`/api/runs/${cell.run}/stop`, {})); } }, "Stop");
-  let grid = [];
+  open() {
+    document.body.append(this.dialog);
+    this.dialog.showModal();
+    this.axes[0].focus();
+  }
 
-  async function run() {
-    go.disabled = true;
+  /** What is asked for as {name: values}; throws an Error for the reader. */
+  sweeps() {
+    const asked = Object.fromEntries(this.axes.map((one) => one.value()).filter(Boolean));
+    const sizes = Object.entries(asked).map(([name, values]) => { if (!values.length) throw new Error(`Give ${name} at least one value.`); return values.length; });
+    if (sizes.length < this.axes.filter((one) => one.value()).length) throw new Error("Vary two different things.");
+    const cells = sizes.reduce((a, b) => a * b, 1);
+    if (cells > MOST) throw new Error(`${cells} cells; ${MOST} at most.`);
+    return { asked, cells };
+  }
+
+  tellSize() {
+    try { const { cells } = this.sweeps(); this.size.textContent = cells === 1 ? "1 cell" : `${cells} cells`; this.go.disabled = Boolean(this.running); } catch (error) { this.size.textContent = error.message; this.go.disabled = true; }
+    this.size.classList.toggle("bad", !/^\d+ cells?$/.test(this.size.textContent));
+  }
+
+  async run() {
+    this.running = true;
     try {
-      const asked = {};
-      for (const { name, values } of sweeps) if (name.value) asked[name.value] = valuesOf(values.value);
-      const started = await api(`/api/messages/${messageId}/compare`, { sweeps: asked });
-      grid = started.cells.map((cell) => ({ ...cell, done: false, ...cellNode(cell) }));
-      cells.replaceChildren(...grid.map((cell) => cell.node));
-      stop.hidden = false;
-      await follow();
-    } catch (error) { words.textContent = error.message; } finally { go.disabled = false; stop.hidden = true; }
+      const { asked } = this.sweeps();
+      this.go.disabled = true;
+      this.endCheck();
+      const { cells } = await api(`/api/messages/${this.message}/compare`, { sweeps: asked });
+      this.earlier = [...(this.earlier || []), ...this.cells.map((one) => one.message)];
+      this.cells = cells.map((one) => cell(one, { adopt: (mine) => this.adopt(mine), choose: (mine) => this.refer(mine) }));
+      this.reference = this.cells[0];
+      this.grid.style.setProperty("--columns", Object.keys(asked).length > 1 ? Object.values(asked)[1].length : 0);
+      this.grid.classList.toggle("matrix", Object.keys(asked).length > 1 && Object.values(asked)[1].length > 1);
+      this.grid.replaceChildren(...this.cells.map((one) => one.node));
+      this.stop.hidden = false;
+      await this.follow();
+    } catch (error) { this.tell(error.message, true); } finally { this.running = false; this.stop.hidden = true; this.tellSize(); }
+    if (this.dialog.open) await attempt(() => this.checkAlone());
   }
-  function cellNode(cell) {
-    const state = el("small", {}, "waiting");
-    const text = el("div", { class: "text", dir: "auto", tabindex: "0", "aria-label": `Reply with ${shownAs(cell.changes)}` });
-    const adopt = el("button", { type: "button", class: "small", disabled: true, onclick: async () => { grid = []; dialog.close(); await attempt(() => openConversation(conversation, { message: cell.message })); } }, "Adopt");
-    return { node: el("article", { class: "cell" }, el("header", {}, el("strong", {}, shownAs(cell.changes)), state), text, el("footer", {}, adopt)), state, text, adopt };
-  }
-  async function follow() {
-    const query = () => grid.map((cell) => `run=${cell.run}`).join("&");
-    while (dialog.open && grid.some((cell) => !cell.done)) {
-      const answers = await api(`/api/compare?${query()}`);
-      answers.forEach((answer, i) => take(grid[i], answer));
-      const ready = grid.filter((cell) => cell.done).length;
-      words.textContent = ready < grid.length ? `${ready} of ${grid.length} are ready …` : `All ${grid.length} are ready. Each is a version of the reply: adopt one, or page through them later.`;
-      if (ready < grid.length) await new Promise((done) => setTimeout(done, 400));
+
+  async follow() {
+    const begun = performance.now();
+    while (this.dialog.open && this.cells.some((one) => !one.done)) {
+      const open = this.cells.filter((one) => !one.done);
+      const answers = await api("/api/compare/follow", { cells: open.map((one) => ({ run: one.run, after: one.seq })) });
+      answers.forEach((answer, i) => open[i].take(answer));
+      if (answers.some((answer) => answer.done)) this.refer(this.reference);
+      this.tellProgress(begun);
+      if (this.cells.some((one) => !one.done)) await sleep(document.hidden ? 1000 : 250);
     }
-    hold();
+    if (this.dialog.open) say(this.words.textContent);
   }
-  function take(cell, answer) {
-    if (cell.done) return;
-    cell.state.textContent = answer.done ? answer.error || answer.stats.slice(0, 2).map((figure) => figure.text).join(" · ") : answer.status === "queued" ? "waiting" : "writing …";
-    cell.text.textContent = answer.text;
-    if (!answer.done) return;
-    Object.assign(cell, { done: true, answer });
-    cell.adopt.disabled = false;
+
+  tellProgress(begun) {
+    const ready = this.cells.filter((one) => one.done).length;
+    if (ready < this.cells.length) { this.tell(`${ready} of ${this.cells.length} are ready …`); return; }
+    const tokens = this.cells.reduce((sum, one) => sum + one.answer.ids.length, 0);
+    const seconds = (performance.now() - begun) / 1000;
+    this.tell(`${this.cells.length === 1 ? "It is ready" : `All ${this.cells.length} are ready`}: ${tokens.toLocaleString("en")} tokens in ${seconds.toFixed(1)} s. Each is a version of the reply: adopt one, or page through them later.`);
   }
-  function hold() {
-    const [first, ...others] = grid;
-    if (!first?.done) return;
-    for (const cell of others.filter((other) => other.done && !other.answer.error)) {
-      const [a, b] = [first.answer.ids, cell.answer.ids];
-      const at = b.findIndex((id, i) => id !== a[i]);
-      const same = at < 0 && a.length === b.length;
-      cell.text.replaceChildren(...marked(cell.answer.text, first.answer.text));
-      cell.state.textContent += same ? " · same as the first" : ` · parts from the first at token ${number((at < 0 ? b.length : at) + 1)}`;
+
+  /** Whether each cell is what a single run would give: asked while nobody waits for the model. */
+  async checkAlone() {
+    const asked = this.cells.filter((one) => one.answer?.together && !one.answer.error);
+    if (!asked.length) return;
+    const mine = this.check = (await api("/api/compare/check", { runs: asked.map((one) => one.run) })).check;
+    for (let open = asked; open.length && this.check === mine;) {
+      const answers = await api("/api/compare/follow", { cells: open.map((one) => ({ run: one.run, after: one.seq })), check: mine });
+      answers.forEach((answer, i) => open[i].alone(answer.alone));
+      open = open.filter((_, i) => answers[i].alone?.state === "checking");
+      if (open.length) await sleep(document.hidden ? 2000 : 500);
     }
   }
 
-  const dialog = el("dialog", { id: "compare", class: "preview", "aria-label": "Compare settings" },
-    el("header", {}, el("h3", {}, "Compare settings"), el("button", { type: "button", class: "icon", "aria-label": "Close", onclick: () => dialog.close() }, icon("close"))),
-    el("div", { class: "sweeps" }, ...sweeps.map((sweep) => sweep.node), go, stop), words, cells);
-  dialog.addEventListener("close", () => { dialog.remove(); if (grid.length && shown.conversation === conversation) attempt(() => openConversation(conversation, { push: false })); });
-  document.body.append(dialog);
-  dialog.showModal();
-  sweeps[0].name.focus();
+  endCheck() {
+    if (this.check) attempt(() => api(`/api/compare/check/${this.check}/stop`, {}));
+    this.check = null;
+  }
+
+  refer(reference) {
+    this.reference = reference;
+    for (const one of this.cells) one.against(reference);
+  }
+
+  halt() { return Promise.all(this.cells.filter((one) => !one.done).map((one) => attempt(() => api(`/api/runs/${one.run}/stop`, {})))); }
+
+  tell(text, bad = false) { this.words.textContent = text; this.words.dataset.outcome = bad ? "different" : ""; }
+
+  adopt(mine) { this.adopted = mine.message; this.dialog.close(); }
+
+  /** What was written stays; nothing goes on behind a closed window. */
+  async leave() {
+    this.dialog.remove();
+    this.endCheck();
+    await this.halt();
+    const made = [...(this.earlier || []), ...this.cells.map((one) => one.message)];
+    if (!made.length || shown.conversation !== this.conversation) return;
+    await attempt(() => openConversation(this.conversation, { push: false, message: this.adopted }));
+    const others = made.filter((message) => message !== this.adopted);
+    if (!others.length) return;
+    const many = others.length === 1 ? "1 other version" : `${others.length} ${this.adopted ? "other " : ""}versions`;
+    toast(this.adopted ? `Adopted. ${many} of the reply ${others.length === 1 ? "is" : "are"} kept beside it.` : `${many} of the reply ${others.length === 1 ? "is" : "are"} kept beside it.`, { action: ["Discard them", () => discard(others, this.conversation)] });
+  }
+}
+
+async function discard(messages, conversation) {
+  for (const message of messages) await api(`/api/messages/${message}/trash`, { subtree: true });
+  const show = () => shown.conversation === conversation && openConversation(conversation, { push: false });
+  await show();
+  toast(messages.length === 1 ? "1 version discarded." : `${messages.length} versions discarded.`, {
+    undo: async () => { for (const message of [...messages].reverse()) await api(`/api/messages/${message}/restore`, {}); await show(); },
+  });
 }

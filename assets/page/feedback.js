@@ -2,13 +2,14 @@
 import { $, el } from "./dom.js";
 import { icon, iconButton } from "./icons.js";
 
-export function toast(text, { undo, bad } = {}) {
+export function toast(text, { undo, action, bad } = {}) {
   const box = el("div", { class: bad ? "toast bad" : "toast" }, el("span", {}, text));
   const leave = () => box.remove();
   if (undo) box.append(el("button", { type: "button", class: "quiet", onclick: () => { leave(); attempt(undo); } }, icon("undo"), "Undo"));
+  if (action) box.append(el("button", { type: "button", class: "quiet", onclick: () => { leave(); attempt(action[1]); } }, action[0]));
   box.append(iconButton("close", "Dismiss", leave));
   $("#toasts").append(box);
-  setTimeout(leave, undo ? 10000 : bad ? 12000 : 5000);
+  setTimeout(leave, undo || action ? 10000 : bad ? 12000 : 5000);
 }
 
 export async function attempt(action) {

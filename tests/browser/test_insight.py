@@ -221,24 +221,6 @@ def test_two_thousand_tokens_are_fluent(new_page: NewPage, real: Server) -> None
     assert len(asked) == 1
 
 
-def test_settings_are_compared_side_by_side_and_a_cell_is_adopted(new_page: NewPage, real: Server) -> None:
-    page = new_page(real)
-    view = open_tokens(page, 5)
-    view.get_by_role("button", name="Compare").click()
-    dialog = page.get_by_role("dialog", name="Compare settings")
-    dialog.get_by_label("Values of the first parameter").fill("0.5, 1, 2")
-    dialog.get_by_label("the second parameter", exact=True).select_option("top_k")
-    dialog.get_by_label("Values of the second parameter").fill("5, off")
-    dialog.get_by_role("button", name="Run").click()
-    expect(dialog.locator(".cell")).to_have_count(6)
-    expect(dialog.get_by_role("status")).to_contain_text("All 6 are ready")
-    expect(dialog.locator(".cell").nth(1)).to_contain_text("temperature 0.5, top_k off")
-    expect(dialog.locator(".cell").last).to_contain_text(re.compile("parts from the first at token"))
-    expect(dialog.locator(".cell").last.locator("mark")).not_to_have_count(0)
-    dialog.locator(".cell").nth(4).get_by_role("button", name="Adopt").click()
-    expect(page.locator("#chat .message.assistant .pager").last).to_contain_text("6/7")
-
-
 def test_the_layers_guesses_are_shown_and_a_reply_without_them_says_what_to_set(
     new_page: NewPage, real: Server
 ) -> None:
