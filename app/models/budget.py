@@ -6,7 +6,7 @@ Works from the config alone: the model is built without memory (on the meta devi
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -81,6 +81,8 @@ def estimate(
     source = resolve(name)
     if source.kind is SourceKind.REMOTE:
         return _elsewhere(source, options)
+    if settings.tensor_parallel > 1:  # what is spread over processes is not quantized
+        options = replace(options, quantization=replace(options.quantization, scheme="none"))
     options = settled(options, source)
     with translated(source.label), listening():
         config = _config(source, settings, options)
@@ -127,9 +129,10 @@ def estimate_config(
     )
 
 
-def refuse_if_too_large(folder: Path, on_disk: int, label: str, options: LoadOptions) -> None:
-    """Raises OutOfMemory when ``folder`` (``on_disk`` bytes of weights) can't fit into what is free; quick when it clearly can."""
-    if on_disk + _LIBRARIES < free_bytes(options):
+def refuse_if_too_large(folder: Path, on_disk: int | None, label: str, options: LoadOptions) -> None:
+    """Raises OutOfMemory when ``folder`` (``on_disk`` bytes of weights, None: not known) can't fit into what is free; quick when it
+    clearly can."""
+    if on_disk is not None and on_disk + _LIBRARIES < free_bytes(options):
         return
     from transformers import AutoConfig
 

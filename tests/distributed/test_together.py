@@ -18,6 +18,8 @@ from app.distributed.joining import join_torchrun, torchrun_rank
 from app.distributed.plan import check_spread
 from app.engine.engine import Engine
 from app.errors import FaderError, RefusedInput
+from app.models.budget import estimate
+from app.settings import Settings
 from tests.distributed.conftest import use
 from tests.engine.conftest import request_for
 from tests.models.tiny import tiny_llama
@@ -137,3 +139,11 @@ def test_each_process_needs_a_card(monkeypatch: pytest.MonkeyPatch, cards: int, 
     monkeypatch.setattr(torch.cuda, "device_count", lambda: cards)
     with pytest.raises(RefusedInput, match=words):
         check_spread(config("LlamaConfig"), "Model", 4)
+
+
+def test_the_estimate_of_a_spread_model_is_of_16_bits(llama: Path, tmp_path: Path) -> None:
+    plain, spread = (
+        estimate(str(llama), Settings(home=tmp_path, cache=tmp_path, tensor_parallel=size)) for size in (1, 2)
+    )
+    assert (plain.quantization, spread.quantization) == ("nf4", "none")
+    assert spread.weights_bytes > plain.weights_bytes
