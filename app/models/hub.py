@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import re
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from app.conversation import Json
-from app.errors import Cancelled, ModelDamaged, ModelNotFound, UnsupportedModel
-from app.models.builtin import POINT_ELSEWHERE
+from app.errors import ModelDamaged, ModelError, ModelNotFound, UnsupportedModel
+from app.models.folder import check_folder, weight_files
+from app.models.hub_download import ANSWER_S, OLD_WEIGHTS, WANTED, as_error, download
 from app.models.watch import Watch
 
 ID = re.compile(r"[A-Za-z0-9][\w.-]*(/[\w.-]+)?")
-_WANTED = ["*.json", "*.jinja", "*.model", "*.txt", "*.safetensors"]
-_OLD_WEIGHTS = ["*.json", "*.jinja", "*.model", "*.txt", "*.bin"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,83 +27,58 @@ class HubModel:
 
 
 def fetch(repo: str, watch: Watch) -> Path:
-    """The folder of a snapshot that is complete, from the cache if possible.
+    """The folder of a snapshot, from the cache if it is there in full; else downloaded. Without a network a snapshot will do that has at
+    least what a model needs.
 
     Raises ModelNotFound (no such repository, private, or no network), UnsupportedModel (a Paddle repository), Cancelled.
     """
+    refuse_paddle(repo)
+    if (whole := cached(repo)) is not None:
+        return whole
+    try:
+        return download(repo, watch)
+    except ModelNotFound:
+        if (enough := _left_of(repo)) is not None:
+            return enough
+        raise
+
+
+def refuse_paddle(repo: str) -> None:
+    """Raise UnsupportedModel for a repository whose name says that its weights are Paddle's."""
     if repo.lower().endswith("-paddle"):
         raise UnsupportedModel(f"{repo} holds weights for Paddle. Take {repo[: -len('Paddle')]}PT instead.")
-    local = cached(repo)
-    return local if local is not None else _download(repo, watch)
 
 
 def cached(repo: str) -> Path | None:
-    """The newest snapshot in the cache if its weights are all there; never touches the network."""
+    """The newest snapshot in the cache if everything that is needed of it is there; never touches the network."""
     from huggingface_hub import snapshot_download
     from huggingface_hub.errors import HfHubHTTPError, HFValidationError, LocalEntryNotFoundError
 
-    from app.models.folder import weight_files
+    for patterns in (WANTED, OLD_WEIGHTS):
+        try:
+            folder = Path(snapshot_download(repo, local_files_only=True, allow_patterns=list(patterns)))
+            weight_files(folder)
+        except (LocalEntryNotFoundError, HFValidationError, HfHubHTTPError, ModelDamaged, OSError, ValueError):
+            continue
+        return folder
+    return None
 
-    try:
-        folder = Path(snapshot_download(repo, local_files_only=True))
-        weight_files(folder)
-    except (LocalEntryNotFoundError, HFValidationError, HfHubHTTPError, ModelDamaged, OSError, ValueError):
-        return None
-    return folder
 
-
-def _download(repo: str, watch: Watch) -> Path:
-    import httpx
+def _left_of(repo: str) -> Path | None:
+    """A snapshot that lacks something by the hub's list, but nothing without which a model can't be loaded."""
     from huggingface_hub import snapshot_download
-    from huggingface_hub.errors import GatedRepoError, HfHubHTTPError, HFValidationError, LocalEntryNotFoundError
-    from huggingface_hub.errors import RepositoryNotFoundError as NoRepository
+    from huggingface_hub.errors import IncompleteSnapshotError
 
-    watch.step(f"Downloading {repo}")
     try:
-        bar = _progress_bar(watch, repo)
-        patterns = _WANTED if _has_safetensors(repo) else _OLD_WEIGHTS
-        return Path(snapshot_download(repo, allow_patterns=patterns, tqdm_class=bar, max_workers=4))
-    except GatedRepoError as cause:
-        raise ModelNotFound(
-            f"{repo} is behind a licence that must be accepted on its page, with HF_TOKEN set."
-        ) from cause
-    except NoRepository as cause:
-        raise ModelNotFound(f"There is no model {repo} on the hub (or it is private).") from cause
-    except HFValidationError as cause:
-        raise ModelNotFound(f"“{repo}” is neither a file, a folder nor the id of a model on the hub.") from cause
-    except (LocalEntryNotFoundError, HfHubHTTPError, httpx.HTTPError, OSError) as cause:
-        if isinstance(cause, OSError) and cause.errno is not None and not isinstance(cause, ConnectionError):
-            raise
-        raise ModelNotFound(
-            f"{repo} is not on this machine and could not be downloaded (no connection?). {POINT_ELSEWHERE}"
-        ) from cause
-
-
-def _has_safetensors(repo: str) -> bool:
-    from huggingface_hub import list_repo_files
-
-    return any(name.endswith(".safetensors") for name in list_repo_files(repo))
-
-
-def _progress_bar(watch: Watch, repo: str) -> type[Any]:
-    """A tqdm class that draws nothing and reports bytes; made here because the hub wants a class, not an object."""
-    from huggingface_hub.utils.tqdm import tqdm
-
-    base: Any = tqdm
-
-    class Bar(base):  # type: ignore[misc]  # tqdm has no types
-        def display(self, *_args: object, **_kwargs: object) -> bool:
-            return True
-
-        def update(self, n: float | None = 1) -> Any:
-            shown = super().update(n)
-            if self.unit == "B":
-                watch.step(f"Downloading {repo}", int(self.n), int(self.total or 0))
-            elif watch.cancelled.is_set():
-                raise Cancelled("Loading the model was cancelled.")
-            return shown
-
-    return Bar
+        snapshot_download(repo, local_files_only=True)
+    except IncompleteSnapshotError as partial:
+        folder = Path(partial.snapshot_path)
+        with suppress(ModelError):
+            check_folder(folder)
+            return folder
+    except (OSError, ValueError):
+        pass
+    return None
 
 
 def in_cache() -> tuple[HubModel, ...]:
@@ -134,10 +108,10 @@ def revision_of(folder: Path) -> dict[str, Json]:
 
 
 def config_folder(repo: str) -> Path:
-    """A folder with the repository's config.json, from the cache or by downloading this one file. Raises ModelNotFound."""
+    """A folder with the repository's config.json, from the cache or by downloading this one file. Raises ModelNotFound, ModelError."""
     from huggingface_hub import hf_hub_download
 
     try:
-        return Path(hf_hub_download(repo, "config.json")).parent
+        return Path(hf_hub_download(repo, "config.json", etag_timeout=ANSWER_S)).parent
     except Exception as cause:
-        raise ModelNotFound(f"Nothing is known about {repo}: it isn’t on this machine and can’t be reached.") from cause
+        raise as_error(repo, cause) from cause

@@ -12,7 +12,7 @@ from app.errors import ModelDamaged, ModelError, RefusedInput
 from app.models import gguf_source, hub, prepared
 from app.models.budget import refuse_if_too_large, refuse_unpacking
 from app.models.builtin import builtin_gguf, recommend, recorded_sha256
-from app.models.folder import check_folder, weight_files
+from app.models.folder import check_architecture, check_folder, read_config, weight_files
 from app.models.opening import open_model
 from app.models.options import LoadOptions
 from app.models.source import Source, SourceKind
@@ -57,13 +57,24 @@ def _checkpoint(source: Source, settings: Settings, options: LoadOptions, watch:
         return Checkpoint(target, _origin_of(target, {}))
     if source.kind in (SourceKind.BUILTIN, SourceKind.GGUF):
         return _from_gguf(source, source.path or builtin_gguf(), target, options, watch)
-    folder = source.path if source.kind is SourceKind.FOLDER and source.path else hub.fetch(source.name, watch)
+    folder = source.path if source.kind is SourceKind.FOLDER and source.path else _from_hub(source, options, watch)
     config = check_folder(folder)
     on_disk = _on_disk(folder)
     refuse_if_too_large(folder, on_disk, source.label, options)
     if config.get("quantization_config") or not options.quantization.four_bit:
         return Checkpoint(folder, _folder_state(source, folder))
     return _from_folder(source, folder, on_disk, target, options, watch)
+
+
+def _from_hub(source: Source, options: LoadOptions, watch: Watch) -> Path:
+    """A snapshot's folder. What can't run here is refused by its config.json, before gigabytes are fetched."""
+    hub.refuse_paddle(source.name)
+    if hub.cached(source.name) is None:
+        watch.step(f"Asking for {source.name}")
+        folder = hub.config_folder(source.name)
+        check_architecture(read_config(folder), source.label)
+        refuse_if_too_large(folder, None, source.label, options)
+    return hub.fetch(source.name, watch)
 
 
 def _on_disk(folder: Path) -> int:
