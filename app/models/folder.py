@@ -66,7 +66,9 @@ def weight_files(folder: Path) -> tuple[Path, ...]:
     """All files with weights, by the shard index where there is one; raises ModelDamaged naming what is missing."""
     for index in _INDEXES:
         if (folder / index).is_file():
-            shards = sorted(set(_read_json(folder / index).get("weight_map", {}).values()))
+            shards = sorted(set((_read_json(folder / index).get("weight_map") or {}).values()))
+            if not shards:
+                raise ModelDamaged(f"{folder / index} names no weights. Fetch it again.")
             missing = [name for name in shards if not (folder / name).is_file()]
             if missing:
                 raise ModelDamaged(

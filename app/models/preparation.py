@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -16,6 +17,7 @@ from app.models.folder import check_architecture, check_folder, read_config, wei
 from app.models.opening import open_model
 from app.models.options import LoadOptions
 from app.models.source import Source, SourceKind
+from app.models.translate import is_full
 from app.models.watch import Watch
 from app.settings import Settings
 
@@ -166,8 +168,22 @@ def _write_4bit(folder: Path, into: Path, options: LoadOptions, watch: Watch) ->
         model = open_model(folder, options, quantize=True)
     with watch.follow("Writing the 4-bit weights"):
         watch.step("Writing the 4-bit weights")
-        model.save_pretrained(into)
-    _copy_side_files(folder, into)
+        with _room_running_out(into):
+            model.save_pretrained(into)
+            _copy_side_files(folder, into)
+
+
+@contextmanager
+def _room_running_out(into: Path) -> Iterator[None]:
+    """Within it a disk that becomes full is NoSpace: other programs write too, and an estimate is one."""
+    try:
+        yield
+    except Exception as cause:
+        if is_full(cause):
+            raise NoSpace(
+                f"the disk with {into.parent} became full. Free some space or set FADER_CACHE to another disk."
+            ) from cause
+        raise
 
 
 def _copy_side_files(folder: Path, into: Path) -> None:

@@ -13,7 +13,17 @@ _NO_MEMORY = (
     *("can't allocate memory", "out of memory", "not enough memory", "cannot allocate memory"),
     "dispatched on the cpu or the disk",  # 4-bit weights for which the cards had no room
 )
-_DAMAGED = ("safetensor", "header", "corrupt", "incomplete metadata", "unexpected end", "mmap length", "truncated")
+_DAMAGED = (
+    "safetensor",
+    "header",
+    "corrupt",
+    "incomplete metadata",
+    "unexpected end",
+    "mmap length",
+    "truncated",
+    "zip archive",  # what a torch file is
+    "unpickling",
+)
 _UNSUPPORTED = ("not supported", "unrecognized", "does not recognize", "no kernel", "requires `", "trust_remote_code")
 
 _MISFIT = "issues during automatic conversion of the weights"
@@ -35,6 +45,11 @@ def translated(label: str) -> Iterator[None]:
         raise as_model_error(label, cause) from cause
 
 
+def is_full(cause: Exception) -> bool:
+    """Whether something could not be written because the disk is full, whichever library tried."""
+    return (isinstance(cause, OSError) and cause.errno == errno.ENOSPC) or "no space left" in str(cause).lower()
+
+
 def as_model_error(label: str, cause: Exception) -> ModelError:
     """The ModelError that says what ``cause`` means for the user."""
     text = f"{type(cause).__name__}: {cause}"
@@ -44,7 +59,7 @@ def as_model_error(label: str, cause: Exception) -> ModelError:
         return OutOfMemory(
             f"There is not enough memory to load {label}. Choose a smaller model, a shorter context, or close other programs."
         )
-    if (isinstance(cause, OSError) and cause.errno == errno.ENOSPC) or "no space left" in low:
+    if is_full(cause):
         return ModelError(
             f"There is no space left on the disk to prepare {label}. Free some space or set FADER_CACHE to another disk."
         )

@@ -4,18 +4,22 @@ from __future__ import annotations
 
 import gc
 import json
+import shutil
 import weakref
 from pathlib import Path
+from threading import Event
 from typing import Any
 
 import pytest
 import torch
+from safetensors.torch import load_file, save_file
 
-from app.errors import ModelDamaged, ModelError, ModelNotFound, OutOfMemory, UnsupportedModel
-from app.models import budget
-from app.models.loading import load_model, unload
+from app.errors import Cancelled, ModelDamaged, ModelError, ModelNotFound, OutOfMemory, UnsupportedModel
+from app.models import budget, prepared
+from app.models.loading import load_model, prepare_model, unload
 from app.models.translate import as_model_error
 from app.settings import Settings
+from tests.models.test_prepared import _Usage
 from tests.models.tiny import tiny_llama, tiny_t5
 
 
@@ -83,6 +87,35 @@ def test_a_truncated_file(settings: Settings, llama: Path) -> None:
     _refused(settings, llama, ModelDamaged, "bytes instead of", "Fetch it again")
 
 
+def test_a_truncated_shard_of_several(settings: Settings, tmp_path: Path) -> None:
+    folder = tiny_llama(tmp_path / "sharded", max_shard_size="100KB")
+    shard = max(folder.glob("model-*.safetensors"))
+    shard.write_bytes(shard.read_bytes()[:-10])
+    _refused(settings, folder, ModelDamaged, shard.name, "bytes instead of")
+
+
+@pytest.mark.parametrize("text", ["{}", '{"weight_map": null}', "[]", "{"])
+def test_an_index_that_names_nothing(settings: Settings, tmp_path: Path, text: str) -> None:
+    folder = tiny_llama(tmp_path / "sharded", max_shard_size="100KB")
+    (folder / "model.safetensors.index.json").write_text(text)
+    _refused(settings, folder, ModelDamaged, "model.safetensors.index.json")
+
+
+@pytest.mark.parametrize("kept", [0, 100, 0.5])
+def test_a_torch_file_that_is_cut_short(settings: Settings, llama: Path, kept: float) -> None:
+    torch.save(load_file(llama / "model.safetensors"), llama / "pytorch_model.bin")
+    (llama / "model.safetensors").unlink()
+    whole = (llama / "pytorch_model.bin").read_bytes()
+    (llama / "pytorch_model.bin").write_bytes(whole[: int(len(whole) * kept if kept < 1 else kept)])
+    _refused(settings, llama, ModelDamaged, "damaged or incomplete")
+
+
+def test_weights_that_paddle_wrote(settings: Settings, llama: Path) -> None:
+    file = llama / "model.safetensors"
+    save_file(load_file(file), file, metadata={"format": "paddle"})
+    _refused(settings, llama, UnsupportedModel, "written by Paddle", "-PT")
+
+
 def test_a_file_that_is_no_safetensors(settings: Settings, llama: Path) -> None:
     (llama / "model.safetensors").write_bytes(b"<html>not found</html>")
     _refused(settings, llama, ModelDamaged, "damaged")
@@ -137,6 +170,64 @@ def test_a_damaged_tokenizer(settings: Settings, llama: Path) -> None:
 def test_not_enough_memory(settings: Settings, llama: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(budget, "free_bytes", lambda _options: 1_000_000)
     _refused(settings, llama, OutOfMemory, "was not loaded", "0.0 GB are free")
+
+
+def test_not_enough_memory_for_a_copy_that_is_there(
+    settings: Settings, llama: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    prepare_model(str(llama), settings)
+    monkeypatch.setattr(budget, "free_bytes", lambda _options: 1_000_000)
+    with pytest.raises(OutOfMemory, match="was not loaded") as caught:
+        load_model(str(llama), settings)
+    assert caught.value.missing is not None
+    assert caught.value.missing > 1_000_000
+
+
+def test_not_enough_memory_to_unpack_a_gguf_file(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(budget, "free_bytes", lambda _options: 1_000_000)
+    _refused(settings, "builtin", OutOfMemory, "Unpacking the GGUF file takes about", "0.0 GB are free")
+
+
+def test_no_space_to_unpack_a_gguf_file(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(shutil, "disk_usage", lambda _path: _Usage(10, 10, 0))
+    _refused(settings, "builtin", ModelError, "GB are free", "set FADER_CACHE")
+
+
+@pytest.mark.parametrize(
+    "full", [OSError(28, "No space left on device"), RuntimeError("I/O error: No space left on device")]
+)
+def test_a_disk_that_becomes_full_while_writing(
+    settings: Settings, llama: Path, monkeypatch: pytest.MonkeyPatch, full: Exception
+) -> None:
+    """The model loads all the same, quantized in memory; nothing half-written is left, and the reason is said."""
+
+    def fails(*_: object, **__: object) -> None:
+        raise full
+
+    monkeypatch.setattr("transformers.PreTrainedModel.save_pretrained", fails)
+    loaded = load_model(str(llama), settings)
+    assert loaded.report.linear_share_4bit == 1.0
+    (warning,) = loaded.report.warnings
+    assert "not kept for the next start" in warning
+    assert "became full" in warning
+    assert list(prepared.root(settings.cache).iterdir()) == []
+    unload(loaded)
+
+
+@pytest.mark.parametrize("step", ["Quantizing to 4 bits", "Writing the 4-bit weights", "Loading the weights"])
+def test_cancelled_wherever_it_is_leaves_nothing_half_written(settings: Settings, llama: Path, step: str) -> None:
+    cancelled = Event()
+
+    def stop(what: str, _done: int, _total: int) -> None:
+        if what == step:
+            cancelled.set()
+
+    with pytest.raises(Cancelled):
+        load_model(str(llama), settings, progress=stop, cancelled=cancelled)
+    left = list(prepared.root(settings.cache).iterdir())
+    assert all(prepared.why_unusable(folder, None) is None for folder in left)
+    assert len(left) == (1 if step == "Loading the weights" else 0)
+    unload(load_model(str(llama), settings))
 
 
 @pytest.mark.parametrize(
