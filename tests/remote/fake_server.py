@@ -32,7 +32,10 @@ class Asked(BaseHTTPRequestHandler):
         self.server.headers.append(dict(self.headers))
         self.server.asked.append(body)
         self.server.arrived.set()
-        self.server.answer(self, body)
+        try:
+            self.server.answer(self, body)
+        except ConnectionError:  # closed with something still on its way
+            self.server.closed.set()
         self.close_connection = True
 
     def whole(self, value: Json, status: int = 200, kind: str = "application/json") -> None:
