@@ -15,6 +15,7 @@ from app.models import choices, remembered
 from app.models.catalogue import resolve
 from app.models.choices import ROWS, TAKES, Choice, Takes
 from app.models.options import LoadOptions
+from app.models.schemes import settled
 
 
 class LoadChoices:
@@ -58,8 +59,8 @@ class LoadChoices:
         loaded = self._chat.engine.loaded
         if loaded is None or not loaded.facts.load_options or self._chat.engine.status().name != name:
             return ""
-        before = choices.from_json(loaded.facts.load_options)
-        rows = [f"{row.label}: {_value(row, before)}" for row in choices.differences(before, options)]
+        before, after = choices.from_json(loaded.facts.load_options), settled(options, resolve(name))
+        rows = [f"{row.label}: {_value(row, before)}" for row in choices.differences(before, after)]
         return f"In memory it is loaded otherwise ({', '.join(rows)}); the change takes {TAKES[takes]}." if rows else ""
 
 

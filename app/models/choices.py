@@ -45,10 +45,10 @@ ROWS: tuple[Choice, ...] = (
         "Weights",
         "preparation",
         get_args(Scheme),
-        "4 bits need about a quarter of the memory. NF4 is closer to the original than FP4; int4 loses nothing of a source that has 4 bits "
-        "already (GGUF files like Q4_1). auto takes int4 for these, NF4 for all others.",
+        "auto is int4 where the source has such 4 bits already (GGUF files like Q4_1), else NF4, which is closer to the original than FP4.",
         MappingProxyType(
             {
+                "auto": "4-bit (auto)",
                 "nf4": "4-bit (NF4)",
                 "fp4": "4-bit (FP4)",
                 "int4": "4-bit (int4)",
@@ -61,28 +61,28 @@ ROWS: tuple[Choice, ...] = (
         "Double quantization",
         "preparation",
         (True, False),
-        "Keeps the scales of the 4-bit weights in 8 bits: about 0.4 bits a weight less on the disk and on a graphics card.",
+        "Keeps the scales of the 4-bit weights in 8 bits: a little smaller.",
     ),
     Choice(
         "compute_dtype",
         "Computes in",
         "preparation",
         get_args(ComputeDtype),
-        "The numbers that are computed with. float16 suits older graphics cards, float32 is the most exact and the slowest.",
+        "float16 suits older graphics cards; float32 is the most exact and the slowest.",
     ),
     Choice(
         "attention",
         "Attention",
         "load",
         get_args(Attention),
-        "eager is slower but forms the weights that output_attentions shows; auto is the quickest that the model has.",
+        "auto is the quickest that the model has; output_attentions needs eager.",
     ),
     Choice(
         "device",
         "Runs on",
         "load",
         ("auto", "cpu", "cuda"),
-        "auto takes a graphics card if there is one. cuda shares the model out over all cards, cuda:0 is the first alone.",
+        "auto takes a graphics card if there is one; cuda shares the model out over all of them.",
         MappingProxyType({"cpu": "processor (cpu)", "cuda": "graphics cards (cuda)"}),
     ),
     Choice(
@@ -90,7 +90,7 @@ ROWS: tuple[Choice, ...] = (
         "Keep the 4-bit copy",
         "load",
         (True, False),
-        "Keeps it in the cache folder, so that the next start reads it instead of quantizing anew.",
+        "The next start reads it instead of quantizing anew.",
     ),
 )
 _BY_NAME: Mapping[str, Choice] = MappingProxyType({row.name: row for row in ROWS})
@@ -140,7 +140,8 @@ def _checked(name: str, value: Json) -> Json:
     plain = {"true": True, "on": True, "false": False, "off": False}.get(value, value) if True in row.values else value
     if (name == "device" and isinstance(plain, str) and _CARD.fullmatch(plain)) or plain in row.values:
         return plain
-    raise BadParameter(name, f"{value!r} is not one of {', '.join(row.label_of(v) for v in row.values)}")
+    words = ["on" if one is True else "off" if one is False else str(one) for one in row.values]
+    raise BadParameter(name, f"{value!r} is not one of {', '.join(words)}")
 
 
 def unusable(name: str, value: Json) -> str:

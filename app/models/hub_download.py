@@ -159,6 +159,7 @@ def verify(folder: Path, watch: Watch) -> None:
 
 def as_error(repo: str, cause: Exception) -> FaderError:
     """What went wrong, in a sentence that says what to do."""
+    from huggingface_hub import constants
     from huggingface_hub.errors import (
         GatedRepoError,
         HFValidationError,
@@ -176,7 +177,9 @@ def as_error(repo: str, cause: Exception) -> FaderError:
         sentence = f"{repo} has no config.json, so it isn’t a transformers model. Of a GGUF repository fetch one file and give its path."
     elif isinstance(cause, HFValidationError):
         sentence = f"“{repo}” is neither a file, a folder nor the id of a model on the hub."
-    elif isinstance(cause, OfflineModeIsEnabled):
+    elif isinstance(cause, OfflineModeIsEnabled) or (
+        constants.HF_HUB_OFFLINE and isinstance(cause, LocalEntryNotFoundError)
+    ):
         sentence = f"{repo} is not on this machine, and HF_HUB_OFFLINE forbids to fetch it. {POINT_ELSEWHERE}"
     elif (status := getattr(getattr(cause, "response", None), "status_code", None)) is not None:
         sentence = _refused(repo, int(status))

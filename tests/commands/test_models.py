@@ -41,7 +41,7 @@ def fader(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, shared_cache: Path) -
 
 def test_settings_are_shown_kept_and_used(fader: Fader, folder: Path) -> None:
     before = {row["name"]: row for row in json.loads(fader("settings", str(folder), "--json").stdout)}
-    assert before["scheme"]["value"] == "nf4"
+    assert before["scheme"]["value"] == "auto"
     assert before["attention"]["takes"] == "a new load"
     assert before["scheme"]["takes"] == "a new 4-bit copy"
     shown = fader("settings", str(folder), "-o", "scheme=none", "-o", "attention=eager").stdout
@@ -72,7 +72,7 @@ def test_a_setting_can_be_tried_once(fader: Fader, folder: Path) -> None:
     ("assignment", "words"),
     [
         ("scheme", "name=value"),
-        ("scheme=int3", "scheme: 'int3' is not one of nf4"),
+        ("scheme=int3", "scheme: 'int3' is not one of auto, nf4"),
         ("x=1", "no such setting of a load"),
     ],
 )

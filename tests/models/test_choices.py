@@ -39,7 +39,7 @@ def test_values_are_taken_as_a_command_line_gives_them() -> None:
 @pytest.mark.parametrize(
     ("name", "value", "words"),
     [
-        ("scheme", "int3", "'int3' is not one of auto, 4-bit (NF4)"),
+        ("scheme", "int3", "'int3' is not one of auto, nf4, fp4"),
         ("double_quant", "perhaps", "not one of on, off"),
         ("colour", "blue", "there is no such setting of a load; there are scheme, double_quant"),
         ("device", "tpu", "not one of"),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +11,7 @@ from fastapi.testclient import TestClient
 
 from app.chat import Chat
 from app.engine.engine import Engine
-from app.models import budget, prepared
+from app.models import budget, choices, prepared
 from app.models.options import LoadOptions, Quantization
 from app.models.service import ModelService
 from app.settings import Settings
@@ -22,7 +22,7 @@ from ui.load_choices import LoadChoices
 from ui.models_panel import Judge
 from ui.server import create_api
 
-DEFAULTS = ("nf4", True, "bfloat16", "auto", "auto", True)
+DEFAULTS = tuple(choices.as_json(LoadOptions()).values())
 
 
 @pytest.fixture
@@ -54,7 +54,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tiny_llama(tmp_path_factory.mktemp("panel") / "tiny")
 
 
-def load(chat: Chat, folder: Path, options: LoadOptions | None = None) -> None:
+def load(chat: Chat, folder: Path | str, options: LoadOptions | None = None) -> None:
     job = chat.engine.load(str(folder), options)
     assert job.finished.wait(120)
 
@@ -99,8 +99,10 @@ def test_the_controls_show_what_was_chosen_for_the_model_that_is_named(chat: Cha
     assert not updates["double_quant"]["interactive"]
     assert "Not in use: the weights are not quantized" in updates["double_quant"]["info"]
     assert [update["value"] for update in how.chosen("no such model")] == list(DEFAULTS)
-    offered = {update.get("value"): update.get("choices") for update in how.fitting(*DEFAULTS)}
-    assert ("processor (cpu)", "cpu") in (offered["auto"] or [])
+    offered = {
+        row.name: update.get("choices") for row, update in zip(choices.ROWS, how.fitting(*DEFAULTS), strict=True)
+    }
+    assert ("processor (cpu)", "cpu") in offered["device"]
     assert [update["value"] for update in how.defaults()] == list(DEFAULTS)
 
 
@@ -138,3 +140,80 @@ def test_copies_are_listed_and_deleted_and_the_one_in_use_is_marked(
     assert client.post("/api/copies/..%2F..%2Fhome/remove", json={}).status_code == 404
     assert chat.engine.status().state == "ready"
     assert (folder / "model.safetensors").exists()
+
+
+def missing_shard(folder: Path) -> str:
+    made = tiny_llama(folder / "sharded", max_shard_size="100KB")
+    min(made.glob("model-*.safetensors")).unlink()
+    return str(made)
+
+
+def truncated(folder: Path) -> str:
+    file = tiny_llama(folder / "cut") / "model.safetensors"
+    file.write_bytes(file.read_bytes()[:-10])
+    return str(file.parent)
+
+
+def unknown_architecture(folder: Path) -> str:
+    made = tiny_llama(folder / "odd")
+    (made / "config.json").write_text('{"model_type": "hovercraft"}')
+    return str(made)
+
+
+def paddle(_folder: Path) -> str:
+    return "baidu/ERNIE-4.5-21B-A3B-Paddle"
+
+
+def nowhere(folder: Path) -> str:
+    return str(folder / "nothing")
+
+
+def offline(_folder: Path) -> str:
+    return "someone/some-model"
+
+
+@pytest.mark.parametrize(
+    ("make", "words"),
+    [
+        (missing_shard, "shards missing"),
+        (truncated, "bytes instead of"),
+        (unknown_architecture, "the architecture hovercraft"),
+        (paddle, "Take baidu/ERNIE-4.5-21B-A3B-PT instead"),
+        (nowhere, "There is no model at"),
+        (offline, "HF_HUB_OFFLINE forbids to fetch it"),
+    ],
+)
+def test_what_can_not_be_loaded_is_said_and_the_previous_model_answers(
+    chat: Chat, client: TestClient, folder: Path, tmp_path: Path, make: Callable[[Path], str], words: str
+) -> None:
+    load(chat, folder)
+    load(chat, make(tmp_path))
+    view = client.get("/api/model").json()
+    assert view["state"] == "ready"
+    assert words in view["detail"]
+    assert view["detail"].endswith("The previous model is still in use.")
+    reply = chat.send("hello", requested={"max_new_tokens": 2}).run.result(60)
+    assert reply.run.error is None
+
+
+def test_a_load_that_is_cancelled_in_the_middle_leaves_the_previous_model_and_no_files(
+    chat: Chat, client: TestClient, folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from app.models import preparation
+
+    load(chat, folder)
+    before = client.get("/api/copies").json()["copies"]
+    quantize = preparation.open_model
+
+    def cancelled_on_the_way(*arguments: Any, **named: Any) -> Any:
+        assert chat.engine.cancel_load()
+        return quantize(*arguments, **named)
+
+    monkeypatch.setattr(preparation, "open_model", cancelled_on_the_way)
+    job = chat.engine.load(str(tiny_llama(tmp_path / "next", seed=1)))
+    assert job.finished.wait(120)
+    assert "cancelled" in str(job.error)
+    assert (chat.engine.status().state, chat.engine.status().name) == ("ready", str(folder))
+    assert client.get("/api/copies").json()["copies"] == before
+    assert not list(prepared.root(chat.settings.cache).glob(".pending-*"))
+    assert chat.send("hello", requested={"max_new_tokens": 2}).run.result(60).run.error is None
