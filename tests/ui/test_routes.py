@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from types import SimpleNamespace
 
 import pytest
 from fastapi.testclient import TestClient
@@ -146,7 +145,7 @@ def test_the_model_view_tells_what_was_measured_and_what_the_store_has_to_say(
         seconds=4.2,
         warnings=("The prepared copy was made anew: a file was damaged.",),
     )
-    monkeypatch.setattr(chat.engine, "loaded", SimpleNamespace(report=report))
+    monkeypatch.setattr(chat.engine, "report", report)
     monkeypatch.setattr(type(chat.store), "notices", property(lambda _: ("Damage was found.",)), raising=False)
     view = client.get("/api/model").json()
     assert ["In 4 bits", "79% of all weights, 100% of the linear layers"] in view["measured"]
