@@ -21,7 +21,9 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from app.errors import ModelDamaged
 from app.models.catalogue import resolve
 from app.models.describe import describe, round_trip_warning
+from app.models.devices import slow_dtype
 from app.models.facts import ModelFacts
+from app.models.honesty import four_bit_doubt
 from app.models.measure import LoadReport, PeakMemory, Weights, weigh
 from app.models.options import LoadOptions
 from app.models.preparation import Checkpoint, checkpoint_for
@@ -38,7 +40,6 @@ if TYPE_CHECKING:
     from app.native.library import Kernels
 
 log = logging.getLogger(__name__)
-_NAMED = 3
 
 
 def _never() -> None:
@@ -87,7 +88,12 @@ def load_model(
         with listening() as heard, PeakMemory() as peak:
             checkpoint, model, tokenizer, (kernels, without) = _ready(source, settings, options, watch, opener)
         weights = weigh(model)
-        for warning in (*checkpoint.notices, *_doubts(tokenizer, weights.plain, options)):
+        doubts = (
+            round_trip_warning(tokenizer) or "",
+            four_bit_doubt(model, weights.plain, options),
+            slow_dtype(options),
+        )
+        for warning in (*checkpoint.notices, *doubts):
             hear(heard, warning)
         facts = describe(source, checkpoint.folder, model, tokenizer, options, checkpoint.origin)
     report = _report(weights, peak.nbytes, time.monotonic() - started, heard)
@@ -204,11 +210,3 @@ def warm_up(model: PreTrainedModel) -> None:
 
 def _share(part: int, whole: int) -> float:
     return part / whole if whole else 0.0
-
-
-def _doubts(tokenizer: PreTrainedTokenizerBase, plain: list[str], options: LoadOptions) -> list[str]:
-    doubts = [round_trip_warning(tokenizer) or ""]
-    if plain and options.quantization.four_bit:
-        named = ", ".join(plain[:_NAMED]) + (f" and {len(plain) - _NAMED} more" if len(plain) > _NAMED else "")
-        doubts.append(f"Asked for 4-bit, but these are not: {named}.")
-    return doubts

@@ -66,7 +66,7 @@ def test_choices_change_the_verdict_are_loaded_and_kept_for_the_next_start(new_p
     expect(page.locator("#load-scheme input")).to_have_value("as they are (not quantized)")
     expect(page.locator("#load-attention input")).to_have_value("eager")
     page.locator("#load-defaults").click()
-    expect(page.locator("#load-scheme input")).to_have_value("4-bit (NF4)")
+    expect(page.locator("#load-scheme input")).to_have_value("4-bit (auto)")
     expect(verdict).to_have_value(re.compile(r"In memory it is loaded otherwise \(Weights: as they are"))
 
 
