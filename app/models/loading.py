@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from app.errors import ModelDamaged
 from app.models.catalogue import resolve
 from app.models.describe import describe, round_trip_warning
-from app.models.devices import slow_dtype
+from app.models.devices import cards_for, slow_dtype
 from app.models.facts import ModelFacts
 from app.models.honesty import four_bit_doubt
 from app.models.measure import LoadReport, PeakMemory, Weights, weigh
@@ -85,7 +85,7 @@ def load_model(
     source = resolve(name)
     options = settled(options, source)
     with translated(source.label):
-        with listening() as heard, PeakMemory() as peak:
+        with listening() as heard, PeakMemory(cards_for(options)) as peak:
             checkpoint, model, tokenizer, (kernels, without) = _ready(source, settings, options, watch, opener)
         weights = weigh(model)
         doubts = (

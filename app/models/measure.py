@@ -130,10 +130,13 @@ class PeakMemory:
     """Samples, while it is open, the most private memory above what there was at the start; ``nbytes`` has the result.
 
     On Linux it is the anonymous part only: pages of a mapped checkpoint can be dropped at any time and are no demand on memory.
+    With ``cards`` it is what was allocated on these instead.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, cards: tuple[int, ...] = ()) -> None:
         self.nbytes = 0
+        self._cards = cards
+        self._on_cards = _allocated(cards)
         self._base = private_bytes()
         self._done = Event()
         self._thread = Thread(target=self._sample, name="fader-peak-memory", daemon=True)
@@ -148,10 +151,25 @@ class PeakMemory:
         self._done.set()
         self._thread.join()
         self.nbytes = max(self.nbytes, private_bytes() - self._base)
+        if self._cards:
+            self.nbytes = _allocated(self._cards, most=True) - self._on_cards
 
     def _sample(self) -> None:
         while not self._done.wait(_SAMPLE_SECONDS):
             self.nbytes = max(self.nbytes, private_bytes() - self._base)
+
+
+def _allocated(cards: tuple[int, ...], *, most: bool = False) -> int:
+    """Bytes allocated on these cards now, from which ``most`` counts: the most there were since."""
+    if not cards:
+        return 0
+    import torch
+
+    if most:
+        return sum(torch.cuda.max_memory_allocated(card) for card in cards)
+    for card in cards:
+        torch.cuda.reset_peak_memory_stats(card)
+    return sum(torch.cuda.memory_allocated(card) for card in cards)
 
 
 def private_bytes() -> int:

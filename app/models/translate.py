@@ -26,6 +26,10 @@ _DAMAGED = (
 )
 _UNSUPPORTED = ("not supported", "unrecognized", "does not recognize", "no kernel", "requires `", "trust_remote_code")
 
+_MEMORY_FULL = (
+    "There is not enough memory to load {label}. Choose a smaller model, a shorter context, or close other programs."
+)
+_CARD_FULL = "The graphics card has not enough memory for {label}. Load it in 4 bits, choose a smaller model, or let it run on the processor (cpu)."
 _MISFIT = "issues during automatic conversion of the weights"
 
 
@@ -56,9 +60,7 @@ def as_model_error(label: str, cause: Exception) -> ModelError:
     first = str(cause).strip().splitlines()[0] if str(cause).strip() else type(cause).__name__
     low = text.lower()
     if isinstance(cause, MemoryError) or any(word in low for word in _NO_MEMORY):
-        return OutOfMemory(
-            f"There is not enough memory to load {label}. Choose a smaller model, a shorter context, or close other programs."
-        )
+        return OutOfMemory((_CARD_FULL if "cuda" in low else _MEMORY_FULL).format(label=label))
     if is_full(cause):
         return ModelError(
             f"There is no space left on the disk to prepare {label}. Free some space or set FADER_CACHE to another disk."

@@ -12,6 +12,7 @@ from fastapi.testclient import TestClient
 from app.chat import Chat
 from app.engine.engine import Engine
 from app.models import budget, choices, prepared
+from app.models.opening import open_model
 from app.models.options import LoadOptions, Quantization
 from app.models.service import ModelService
 from app.settings import Settings
@@ -199,17 +200,14 @@ def test_what_can_not_be_loaded_is_said_and_the_previous_model_answers(
 def test_a_load_that_is_cancelled_in_the_middle_leaves_the_previous_model_and_no_files(
     chat: Chat, client: TestClient, folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from app.models import preparation
-
     load(chat, folder)
     before = client.get("/api/copies").json()["copies"]
-    quantize = preparation.open_model
 
     def cancelled_on_the_way(*arguments: Any, **named: Any) -> Any:
         assert chat.engine.cancel_load()
-        return quantize(*arguments, **named)
+        return open_model(*arguments, **named)
 
-    monkeypatch.setattr(preparation, "open_model", cancelled_on_the_way)
+    monkeypatch.setattr("app.models.preparation.open_model", cancelled_on_the_way)
     job = chat.engine.load(str(tiny_llama(tmp_path / "next", seed=1)))
     assert job.finished.wait(120)
     assert "cancelled" in str(job.error)
