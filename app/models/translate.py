@@ -29,7 +29,7 @@ _UNSUPPORTED = ("not supported", "unrecognized", "does not recognize", "no kerne
 _MEMORY_FULL = (
     "There is not enough memory to load {label}. Choose a smaller model, a shorter context, or close other programs."
 )
-_CARD_FULL = "The graphics card has not enough memory for {label}. Load it in 4 bits, choose a smaller model, or let it run on the processor (cpu)."
+_CARD_FULL = "The graphics card has not enough memory for {label}. Load it in 4 bits, choose a smaller model, or take the processor (cpu)."
 _MISFIT = "issues during automatic conversion of the weights"
 
 
