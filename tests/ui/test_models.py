@@ -118,6 +118,30 @@ def test_a_model_that_takes_the_place_of_another_is_announced(
     assert judge.verdict(str(folder), *DEFAULTS).startswith("Fits once the model in memory is unloaded")
 
 
+def test_where_memory_holds_one_model_the_next_takes_its_place(
+    chat: Chat, client: TestClient, folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    load(chat, folder)
+    report = chat.engine.report
+    assert report
+    object.__setattr__(report, "resident_bytes", 10**12)
+    monkeypatch.setattr(budget, "free_bytes", lambda _options: 10**6 if chat.engine.loaded else 10**12)
+    load(chat, tiny_llama(tmp_path / "next", seed=1))
+    assert client.get("/api/model").json()["label"] == "next"
+    object.__setattr__(chat.engine.report, "resident_bytes", 10**12)
+    load(chat, missing_shard(tmp_path))
+    assert client.get("/api/model").json()["label"] == "next"
+    monkeypatch.setattr(budget, "free_bytes", lambda _options: 10**6)
+    load(chat, folder)
+    gone = client.get("/api/model").json()
+    assert (gone["state"], gone["label"]) == ("failed", None)
+    assert "Doesn’t fit" in gone["detail"]
+    assert gone["detail"].endswith("next was unloaded to make room; it loads again with your next message.")
+    monkeypatch.undo()
+    assert chat.send("hello", requested={"max_new_tokens": 2}).run.result(60).run.error is None
+    assert client.get("/api/model").json()["label"] == "next"
+
+
 def test_weights_that_are_not_4_bit_are_named_on_the_page(chat: Chat, client: TestClient, tmp_path: Path) -> None:
     load(chat, tiny_ernie_moe(tmp_path / "odd", moe_intermediate_size=72))
     (warning,) = client.get("/api/model").json()["warnings"]
