@@ -81,7 +81,7 @@ def _need_space(repo: str, needed: int) -> None:
 
 @contextmanager
 def _over_http() -> Iterator[None]:
-    """Within it the hub library downloads by plain HTTP: its other way (Xet) hears neither Cancel nor of what was fetched before."""
+    """Within it the hub library downloads by plain HTTP: its other way (Xet) is not known to heed Cancel."""
     from huggingface_hub import constants
 
     before, constants.HF_HUB_DISABLE_XET = constants.HF_HUB_DISABLE_XET, True
