@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import gradio as gr
 
 from app.chat import Chat
-from app.errors import FaderError
-from app.models import hub
-from app.models.catalogue import Entry, list_models, resolve
-from app.models.choices import Takes
-from app.models.source import SourceKind
+from app.models.catalogue import Entry, list_models
 from app.settings import Settings
 from ui.load_choices import LoadChoices
+from ui.model_judge import Judge, named, told
 
 _QUIET: dict[str, Any] = {"api_visibility": "private", "show_progress": "hidden"}
 
@@ -42,8 +38,8 @@ def build_models_panel(chat: Chat, page: gr.Blocks) -> None:
         gr.HTML('<div id="model-copies"></div>', js_on_load=None, apply_default_css=False)
     judge = Judge(chat, how)
     load.click(judge.load, [name, *how.inputs], verdict, **_QUIET)
-    cancel.click(lambda: _told(chat.engine.cancel_load), None, verdict, **_QUIET)
-    unload.click(lambda: _told(chat.engine.unload), None, verdict, **_QUIET)
+    cancel.click(lambda: told(chat.engine.cancel_load), None, verdict, **_QUIET)
+    unload.click(lambda: told(chat.engine.unload), None, verdict, **_QUIET)
     check.click(judge.verdict, [name, *how.inputs], verdict, api_visibility="private")
     name.focus(lambda: gr.update(choices=choices(chat.settings)), None, name, **_QUIET)
     _follow(how, judge, name, verdict, page)
@@ -69,54 +65,6 @@ def _words(elem_id: str) -> gr.Textbox:
     return gr.Textbox("", show_label=False, container=False, lines=1, max_lines=8, interactive=False, elem_id=elem_id)
 
 
-class Judge:
-    """What is said of a model and how it is to be loaded, and the loading itself."""
-
-    def __init__(self, chat: Chat, how: LoadChoices) -> None:
-        self._chat = chat
-        self._how = how
-
-    def load(self, name: str | None, *values: Any) -> str:
-        """Ask the engine to load it so."""
-        return _told(lambda: self._chat.engine.load(_named(name), self._how.options(values)))
-
-    def glance(self, name: str | None, *values: Any) -> str:
-        """The verdict where it needs no network; of a hub model that isn't here only what comes first."""
-        try:
-            source = resolve(_named(name))
-            known = source.kind is not SourceKind.HUB or hub.cached(source.name) is not None
-        except FaderError as error:
-            return str(error)
-        return self.verdict(name, *values) if known else self._outlook(source.name, values)
-
-    def verdict(self, name: str | None, *values: Any) -> str:
-        """Whether it fits, what the load begins with, and what would be otherwise than now."""
-        from app.models.budget import estimate
-
-        loaded = self._chat.engine.loaded
-        in_use = loaded.report.resident_bytes if loaded else 0
-        try:
-            found = estimate(_named(name), self._chat.settings, options=self._how.options(values), in_use=in_use)
-        except FaderError as error:
-            return str(error)
-        return f"{found.verdict} {self._outlook(_named(name), values)}".strip()
-
-    def _outlook(self, name: str, values: tuple[Any, ...]) -> str:
-        from app.models.outlook import outlook
-
-        try:
-            options = self._how.options(values)
-            begins = outlook(name, self._chat.settings, options)
-        except FaderError as error:
-            return str(error)
-        takes: Takes = "preparation" if begins.step == "prepare" else "load"
-        return f"{begins.sentence} {self._how.loaded_differently(name, options, takes)}".strip()
-
-
-def _named(name: str | None) -> str:
-    return (name or "").strip()
-
-
 def _draft(chat: Chat) -> None:
     """The small model that drafts for the large one (assisted generation); its parameters are under Settings."""
     with gr.Accordion("Draft model", open=False, elem_id="draft"):
@@ -131,16 +79,16 @@ def _draft(chat: Chat) -> None:
         with gr.Row():
             load = gr.Button("Load draft", elem_id="draft-load", size="sm", min_width=0)
             unload = gr.Button("Unload draft", elem_id="draft-unload", size="sm", min_width=0)
-        told = _words("draft-verdict")
-    load.click(lambda chosen: _drafted(chat, chosen), name, told, api_visibility="private")
-    unload.click(lambda: _told(chat.engine.unload_draft), None, told, **_QUIET)
+        words = _words("draft-verdict")
+    load.click(lambda chosen: _drafted(chat, chosen), name, words, api_visibility="private")
+    unload.click(lambda: told(chat.engine.unload_draft), None, words, **_QUIET)
 
 
 def _drafted(chat: Chat, name: str | None) -> str:
     """Load a draft and say what came of it."""
-    if not _named(name):
+    if not named(name):
         return "Choose a draft model first."
-    job = chat.engine.load_draft(_named(name))
+    job = chat.engine.load_draft(named(name))
     job.finished.wait()
     return str(job.error) if job.error else "The draft is loaded; it is used from the next reply on."
 
@@ -161,12 +109,3 @@ def _size(nbytes: int) -> str:
     if not nbytes:
         return "not here yet"
     return f"{nbytes / 1e9:.1f} GB" if nbytes >= 1e9 else f"{max(1, round(nbytes / 1e6))} MB"
-
-
-def _told(action: Callable[[], object]) -> str:
-    """Carry out a request to the engine; what is wrong with it is said below the buttons."""
-    try:
-        action()
-    except FaderError as error:
-        return str(error)
-    return ""

@@ -10,7 +10,8 @@ from pathlib import Path
 from app.conversation import Json
 from app.errors import ModelDamaged, ModelError, ModelNotFound, UnsupportedModel
 from app.models.folder import check_folder, weight_files
-from app.models.hub_download import ANSWER_S, OLD_WEIGHTS, WANTED, as_error, download
+from app.models.hub_download import ANSWER_S, OLD_WEIGHTS, WANTED, download
+from app.models.hub_errors import as_error
 from app.models.watch import Watch
 
 ID = re.compile(r"[A-Za-z0-9][\w.-]*(/[\w.-]+)?")

@@ -114,7 +114,5 @@ def test_weights_that_are_not_4_bit_are_named(fader: Fader, tmp_path: Path) -> N
     report = json.loads(fader("load", str(odd), "--json").stdout)
     assert report["linear_share_4bit"] < 1
     (warning,) = report["warnings"]
-    assert warning.startswith(
-        "Asked for 4-bit, but these are not: model.layers.{1–2}.mlp.experts"
-    )
+    assert warning.startswith("Asked for 4-bit, but these are not: model.layers.{1–2}.mlp.experts")
     assert f"warning    {warning}" in fader("load", str(odd)).stdout

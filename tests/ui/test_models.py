@@ -20,7 +20,7 @@ from storage import open_store
 from tests.models.tiny import tiny_ernie_moe, tiny_llama
 from tests.ui.test_controls import in_blocks
 from ui.load_choices import LoadChoices
-from ui.models_panel import Judge
+from ui.model_judge import Judge
 from ui.server import create_api
 
 DEFAULTS = tuple(choices.as_json(LoadOptions()).values())
