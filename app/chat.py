@@ -432,7 +432,7 @@ class Chat:
         """Queue what a comparison has begun, and put the present model back behind it."""
         replies, status = {request.run_id: reply for reply, request in begun}, self.engine.status()
         compared: dict[str, Compared] = {}
-        for turn in turns([request for _, request in begun], status):
+        for turn in turns([request for _, request in begun], status, exact=self.engine.exact_together):
             for live in self.engine.submit_together(turn.requests):
                 compared[live.id] = Compared(self._follow(replies[live.id], live), turn.apart)
         if status.name and any(request.model not in (None, status.name) for _, request in begun):

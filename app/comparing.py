@@ -23,22 +23,25 @@ class Turn:
     apart: str | None = None
 
 
-def turns(requests: Sequence[RunRequest], status: ModelStatus) -> tuple[Turn, ...]:
+def turns(requests: Sequence[RunRequest], status: ModelStatus, *, exact: bool) -> tuple[Turn, ...]:
     """The loaded model's replies come first, so that every other model is loaded once; within a model those that go side by side.
 
-    What another model can do isn't known before it is loaded: its replies form one group, which the engine divides then.
+    What another model can do isn't known before it is loaded: its replies form one group, which the engine divides then. ``exact``: side
+    by side the loaded model gives the very numbers that a reply would get alone.
     """
     models = dict.fromkeys(request.model or status.name for request in requests)
     return tuple(
         turn
         for model in sorted(models, key=lambda name: name != status.name)
-        for turn in _of_one_model([r for r in requests if (r.model or status.name) == model], model, status)
+        for turn in _of_one_model(
+            [r for r in requests if (r.model or status.name) == model], model, status, exact=exact
+        )
     )
 
 
-def _of_one_model(requests: Sequence[RunRequest], model: str | None, status: ModelStatus) -> list[Turn]:
+def _of_one_model(requests: Sequence[RunRequest], model: str | None, status: ModelStatus, *, exact: bool) -> list[Turn]:
     facts = status.facts if model == status.name else None
-    reasons = {request.run_id: against(request, facts) if facts else None for request in requests}
+    reasons = {request.run_id: against(request, facts, exact=exact) if facts else None for request in requests}
     together = tuple(request for request in requests if reasons[request.run_id] is None)
     alone = [Turn((request,), reasons[request.run_id]) for request in requests if request not in together]
     return [*([Turn(together)] if together else []), *alone]

@@ -106,7 +106,9 @@ def _perplexity(packed: bytes | None) -> float | None:
 
 
 def _alone(run: Run, check: AloneCheck | None) -> Json:
-    """How the reply compares with a single run: None where nobody has asked, or it was one; ``parts_at`` counts all its tokens from 0."""
+    """How the reply compares with a single run: None where nobody has asked; ``parts_at`` counts all its tokens from 0."""
+    if not run.model_fingerprint.get("batch"):
+        return {"state": "exact"}
     if check is None or run.id not in check.claims:
         return None
     found = check.found.get(run.id)

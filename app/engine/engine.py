@@ -159,6 +159,11 @@ class Engine:
         return loaded.report if loaded else None
 
     @property
+    def exact_together(self) -> bool:
+        """Whether replies that the loaded model computes side by side get the very numbers that each would get alone."""
+        return self.held.beside.decoding.exact_together
+
+    @property
     def desk(self) -> Desk | None:
         """Answers about the loaded model (tokenizing, the prompt before it is sent) for any thread; None without a model."""
         return self.held.desk

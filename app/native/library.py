@@ -53,9 +53,9 @@ class Kernels:
         calls.fader_multiply.argtypes = [POINTER, structure, POINTER, INTEGER, POINTER]
         calls.fader_unpack.restype, calls.fader_unpack.argtypes = None, [POINTER, structure, POINTER, INTEGER]
         calls.fader_step_room.restype = INTEGER
-        calls.fader_step_room.argtypes = [POINTER, INTEGER, INTEGER]
+        calls.fader_step_room.argtypes = [POINTER, INTEGER, INTEGER, INTEGER]
         calls.fader_step.restype = None
-        calls.fader_step.argtypes = [POINTER, POINTER, POINTER, INTEGER, POINTER, POINTER]
+        calls.fader_step.argtypes = [POINTER, POINTER, POINTER, INTEGER, POINTER, POINTER, POINTER]
 
     def use(self, threads: int) -> None:
         """Work with so many threads from now on. Not while a call runs."""

@@ -44,6 +44,7 @@ export function cell({ changes, message, run, apart }, { adopt, choose }) {
       state.classList.toggle("bad", Boolean(answer.error));
       figures.textContent = [...told, answer.perplexity && `perplexity ${answer.perplexity.toPrecision(3)}`, stopped].filter(Boolean).join(" · ");
       figures.title = "Perplexity: how unexpected the text is to the model itself, whatever the settings; 1 is wholly expected";
+      mine.alone(answer.alone);
       take.disabled = reference.disabled = Boolean(answer.error) && !answer.text;
       if (!answer.text && !answer.error) text.replaceChildren(el("em", {}, "no text"));
     },
@@ -69,7 +70,7 @@ export function cell({ changes, message, run, apart }, { adopt, choose }) {
       if (!found) return;
       single.dataset.state = found.state;
       single.textContent = {
-        checking: "checking against a single run …", same: "a single run gives the same", unknown: found.why || "not checked against a single run",
+        exact: apart || mine.answer?.error ? "" : "exactly what a single run gives", checking: "checking against a single run …", same: "a single run gives the same", unknown: found.why || "not checked against a single run",
         parts: `a single run parts at token ${number((found.parts_at ?? 0) + 1)}; ${(100 * found.share).toFixed(1)} % of its tokens are the same`,
       }[found.state];
       single.title = "Side by side a model rounds a little differently than for one reply; replaying this cell repeats it as it stands here.";

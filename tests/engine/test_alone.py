@@ -21,7 +21,7 @@ from app.insight.replay import request_for as replay_of
 from app.models.loading import LoadedModel, load_model
 from app.models.options import LoadOptions, Quantization
 from app.settings import Settings
-from tests.engine.conftest import request_for
+from tests.engine.conftest import OneModel, request_for
 from tests.models.tiny import tiny_llama
 
 PLAIN: dict[str, Any] = {"temperature": 1.0, "top_k": 0, "top_p": 1.0, "max_new_tokens": 40, "min_new_tokens": 40}
@@ -32,6 +32,15 @@ def tiny(tmp_path_factory: pytest.TempPathFactory, shared_cache: Path) -> Loaded
     folder = tiny_llama(tmp_path_factory.mktemp("alone") / "precise")
     options = LoadOptions(quantization=Quantization("none", compute_dtype="float32"))
     return load_model(str(folder), Settings(cache=shared_cache), options=options)
+
+
+@pytest.fixture
+def engine(models: OneModel) -> Iterator[Engine]:
+    """Without the fast step, which is exact."""
+    made = Engine(models, Settings(prefill_chunk=16, fast_step=False))
+    assert made.load("tiny").finished.wait(60)
+    yield made
+    made.close()
 
 
 @pytest.fixture

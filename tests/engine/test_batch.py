@@ -24,7 +24,7 @@ from app.models.options import LoadOptions, Quantization
 from app.parameters.resolve import resolve
 from app.settings import Settings
 from tests.engine.conftest import OneModel, request_for
-from tests.models.tiny import tiny_llama
+from tests.models.tiny import tiny_ernie_moe, tiny_llama
 
 PLAIN: dict[str, Any] = {"temperature": 1.0, "top_k": 0, "top_p": 1.0, "seed": 3, "max_new_tokens": 24}
 TEMPERATURES = [0, 0.3, 0.5, 0.7, 1.0, 1.3, 1.6, 2.0]
@@ -57,14 +57,14 @@ def stop(*runs: LiveRun) -> None:
         run.cancel()
 
 
-def settings() -> Settings:
-    return Settings(prefill_chunk=16)
+def settings(*, fast: bool = False) -> Settings:
+    return Settings(prefill_chunk=16, fast_step=fast)
 
 
-def engine_with(loaded: LoadedModel) -> Engine:
+def engine_with(loaded: LoadedModel, *, fast: bool) -> Engine:
     models = OneModel(loaded)
     models.gate.set()
-    engine = Engine(models, settings())
+    engine = Engine(models, settings(fast=fast))
     assert engine.load("tiny").finished.wait(60)
     return engine
 
@@ -93,6 +93,14 @@ def tiny(tmp_path_factory: pytest.TempPathFactory, shared_cache: Path) -> Loaded
 def four_bit(tmp_path_factory: pytest.TempPathFactory, shared_cache: Path) -> LoadedModel:
     folder = tiny_llama(tmp_path_factory.mktemp("batch") / "coarse")
     return load_model(str(folder), Settings(cache=shared_cache))
+
+
+@pytest.fixture(params=["library", "fast"])
+def engine(tiny: LoadedModel, request: pytest.FixtureRequest) -> Iterator[Engine]:
+    """Once with the library's forward, once with the fast step (where a test counts forwards, that is the library's too)."""
+    made = engine_with(tiny, fast=request.param == "fast")
+    yield made
+    made.close()
 
 
 @pytest.fixture
@@ -166,7 +174,7 @@ def test_replies_that_end_leave_and_disturb_nobody(engine: Engine, forwards: lis
 
 @pytest.mark.parametrize("model", ["tiny", "four_bit"])
 def test_every_reply_is_repeated_to_the_bit_from_its_record_alone(model: str, request: pytest.FixtureRequest) -> None:
-    engine = engine_with(request.getfixturevalue(model))
+    engine = engine_with(request.getfixturevalue(model), fast=False)
     requests = [asking(max_new_tokens=n, seed=n, min_new_tokens=n) for n in (24, 5, 16, 9, 2, 1)]
     ends = ends_of(engine.submit_together(requests))
     places = [end.run.model_fingerprint.get("batch") for end in ends]
@@ -180,6 +188,33 @@ def test_every_reply_is_repeated_to_the_bit_from_its_record_alone(model: str, re
         assert again.run.model_fingerprint == end.run.model_fingerprint
     assert engine.submit(replay_of(ends[5].run)).result(60).run.output_ids == ends[5].run.output_ids
     engine.close()
+
+
+def test_with_the_fast_step_each_gets_the_very_numbers_that_it_would_get_alone(four_bit: LoadedModel) -> None:
+    engine = engine_with(four_bit, fast=True)
+    assert engine.exact_together
+    requests = [asking(max_new_tokens=n, seed=n, min_new_tokens=n, temperature=0.2 * n) for n in (24, 5, 16, 9, 2, 7)]
+    for request, end in zip(requests, ends_of(engine.submit_together(requests)), strict=True):
+        single = alone(engine, request)
+        assert end.run.output_ids == single.run.output_ids
+        assert end.trace == single.trace
+        assert end.run.model_fingerprint == single.run.model_fingerprint
+        assert end.run.model_fingerprint["decode"] == "fast step"
+        assert engine.submit(replay_of(end.run)).result(60).trace == end.trace
+    engine.close()
+
+
+def test_experts_are_side_by_side_where_that_is_exact(tmp_path: Path, shared_cache: Path) -> None:
+    loaded = load_model(str(tiny_ernie_moe(tmp_path / "moe")), Settings(cache=shared_cache))
+    requests = [asking(seed=n) for n in range(3)]
+    for fast in (True, False):
+        engine = engine_with(loaded, fast=fast)
+        assert engine.exact_together is fast
+        for request, end in zip(requests, ends_of(engine.submit_together(requests)), strict=True):
+            single = alone(engine, request)
+            assert end.trace == single.trace
+            assert "batch" not in end.run.model_fingerprint
+        engine.close()
 
 
 def test_each_reply_has_its_own_settings_stops_and_form(engine: Engine) -> None:
@@ -285,7 +320,8 @@ def test_what_can_not_be_in_the_batch_is_computed_behind_it(engine: Engine, forw
     more: list[dict[str, Any]] = [{}, {"num_beams": 2, "do_sample": False}, {"seed": 5}, {"guidance_scale": 1.5}]
     ends = ends_of(engine.submit_together([asking(**each) for each in more]))
     assert [end.run.error for end in ends] == [None] * 4
-    assert ["batch" in end.run.model_fingerprint for end in ends] == [True, False, True, False]
+    assert "several replies" in ends[2].run.model_fingerprint["decode"]
+    assert "several replies" not in ends[3].run.model_fingerprint["decode"]
     assert (2, 1) in forwards
     for each, end in zip(more, ends, strict=True):
         assert end.run.output_ids == alone(engine, asking(**each)).run.output_ids
@@ -314,7 +350,10 @@ def test_where_memory_holds_few_replies_there_are_several_batches(
 def test_memory_for_one_reply_is_always_tried(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(together, "free_bytes", lambda _options: 0)
     ends = ends_of(engine.submit_together([asking(), asking(seed=4)]))
-    assert [end.run.model_fingerprint["batch"] for end in ends] == [[[1, 1, 0]]] * 2
+    assert {end.run.status for end in ends} == {RunStatus.DONE}
+    for seed, end in ((3, ends[0]), (4, ends[1])):
+        assert end.run.model_fingerprint.get("batch") in (None, [[1, 1, 0]])
+        assert end.run.output_ids == alone(engine, asking(seed=seed)).run.output_ids
 
 
 def test_a_group_waits_as_one_and_any_of_it_can_leave(models: OneModel) -> None:
@@ -332,7 +371,7 @@ def test_a_group_waits_as_one_and_any_of_it_can_leave(models: OneModel) -> None:
     assert load.finished.wait(60)
     ends = ends_of(runs)
     assert [end.run.status for end in ends] == [RunStatus.DONE, RunStatus.STOPPED, RunStatus.DONE]
-    assert ends[2].run.model_fingerprint["batch"][0] == [1, 2, 1]
+    assert ends[2].run.output_ids != ends[0].run.output_ids
     assert behind.result(60).run.status is RunStatus.DONE
     engine.close()
     late = engine.submit_together([asking(), asking()])
@@ -381,7 +420,7 @@ def test_models_that_are_computed_otherwise_are_kept_out(tiny: LoadedModel) -> N
     assert "encoder" in str(why_not(values, replace(tiny.facts, is_encoder_decoder=True)))
     assert "draft model" in str(why_not(values, replace(tiny.facts, draft_model="small")))
     assert "experts" in str(why_not(values, replace(tiny.facts, num_experts=8)))
-    assert why_not(values, replace(tiny.facts, num_experts=8), same_as_alone=True) is None
+    assert why_not(values, replace(tiny.facts, num_experts=8), exact=True) is None
 
 
 def test_no_batch_changes_a_number_of_the_model(engine: Engine, tiny: LoadedModel) -> None:

@@ -14,7 +14,8 @@ from app.conversation import RunStatus
 from app.engine.engine import Engine
 from app.engine.fast.fits import why_not
 from app.engine.fast.proof import Agreement, compare, decoding_for
-from app.engine.fast.step import ROOM, FastStep
+from app.engine.fast.replies import ROOM
+from app.engine.fast.step import FastStep
 from app.insight.replay import compare as hold_against
 from app.insight.replay import request_for as replay_of
 from app.models.loading import LoadedModel
@@ -79,6 +80,38 @@ def test_relatives_of_llama_agree_with_their_stock_forward(family: str, tmp_path
     found = compare(model, FastStep(model, kernels_of(loaded)), 64)
     assert found.greedy >= 0.98
     assert found.divergence < 0.01
+
+
+@pytest.mark.parametrize("write", [tiny_llama, tiny_ernie_moe, tiny_mixtral, lambda path: tiny_decoder(path, "Qwen3")])
+def test_several_replies_get_the_bits_that_each_gets_alone(write: Any, tmp_path: Path, shared_cache: Path) -> None:
+    loaded = load(write(tmp_path / "m"), shared_cache)
+    step = FastStep(loaded.model, kernels_of(loaded))
+    prompt = torch.arange(1, 30)[None]
+    tokens = [[(7 * row + 3 * n) % 300 for n in range(6)] for row in range(7)]
+
+    def begin() -> None:
+        from transformers import DynamicCache
+
+        cache = DynamicCache(config=loaded.model.config)
+        with torch.no_grad():
+            loaded.model(prompt, cache=cache)
+        step.begin(cache)
+
+    alone = []
+    for own in tokens:
+        begin()
+        alone.append(torch.stack([step(token)[0, 0] for token in own]))
+    begin()
+    step.replies.keep([0] * 7)
+    places = list(range(7))
+    for n in range(6):
+        if n == 3:  # some leave, in the middle of a group of four too
+            places = [0, 2, 5, 6]
+            step.replies.keep(places)
+        logits = step.replies.step([tokens[place][n] for place in places])
+        for row, place in enumerate(places):
+            assert torch.equal(logits[row], alone[place][n])
+    step.end()
 
 
 def test_the_trial_notices_positions_turned_the_wrong_way(

@@ -12,6 +12,7 @@ from fastapi.testclient import TestClient
 
 from app.chat import Chat
 from app.conversation import Json, Run
+from app.engine.batch.alone import AloneCheck
 from app.engine.engine import Engine
 from app.errors import ModelError
 from app.models.loading import LoadedModel
@@ -67,7 +68,7 @@ def _renamed(loaded: LoadedModel, name: str) -> Any:
 
 @pytest.fixture
 def chat(fader_home: Path, shelf: Shelf) -> Iterator[Chat]:
-    settings = Settings(home=fader_home, prefill_chunk=16)
+    settings = Settings(home=fader_home, prefill_chunk=16, fast_step=False)
     made = Chat(open_store(fader_home), Engine(shelf, settings), settings)
     assert made.engine.load("one").finished.wait(60)
     shelf.loads.clear()
@@ -239,18 +240,42 @@ def test_cells_that_were_stopped_while_they_waited_load_nothing(
     assert load.finished.wait(60)
 
 
-def test_cells_are_checked_against_single_runs(client: TestClient, chat: Chat, replied: Replied) -> None:
-    run = replied()
+def test_cells_are_checked_against_single_runs(
+    client: TestClient, chat: Chat, replied: Replied, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run, jobs, start = replied(), [], chat.check_alone
+
+    def noted(runs: list[str]) -> AloneCheck:
+        jobs.append(start(runs))
+        return jobs[-1]
+
+    monkeypatch.setattr(chat, "check_alone", noted)
     cells = compare(client, run, temperature=[0.5, 1.0])
     assert [answer["alone"] for answer in finished(client, chat, cells)] == [None, None]
     check = client.post("/api/compare/check", json={"runs": [cell["run"] for cell in cells]}).json()["check"]
-    while (told := follow(client, cells, check))[-1]["alone"]["state"] == "checking":
-        chat.engine.score((1, 2, 3)).finished.wait(60)
-    for answer in told:
+    assert jobs[0].finished.wait(60)
+    for answer in follow(client, cells, check):
         assert answer["alone"]["state"] in ("same", "parts")
         assert 0.9 < answer["alone"]["share"] <= 1
     assert client.post(f"/api/compare/check/{check}/stop").json()["stopped"]
     assert not client.post("/api/compare/check/unknown/stop").json()["stopped"]
+
+
+def test_with_the_fast_step_cells_are_exactly_what_single_runs_give(shelf: Shelf, fader_home: Path) -> None:
+    settings = Settings(home=fader_home, prefill_chunk=16)
+    chat = Chat(open_store(fader_home), Engine(shelf, settings), settings)
+    assert chat.engine.load("one").finished.wait(60)
+    started = chat.send("hello there", requested=SAMPLED)
+    run = started.run.result(60).run
+    chat.wait_until_kept(run.id)
+    with TestClient(create_api(chat, settings), base_url="http://127.0.0.1:7860", headers={"X-Fader": "1"}) as client:
+        cells = compare(client, run, temperature=[0, 1.0, 2.0], num_beams=[1, 2])
+        told = finished(client, chat, cells)
+    assert [answer["alone"] for answer in told] == [{"state": "exact"}] * 6
+    assert [bool(cell["apart"]) for cell in cells] == [False, True] * 3
+    assert told[2]["ids"] == list(run.output_ids)
+    assert chat.check_replay(cells[4]["run"], chat.replay(cells[4]["run"]), 60).identical
+    chat.close()
 
 
 def test_where_a_cell_parts_from_a_single_run_is_noted_with_it(chat: Chat, replied: Replied) -> None:

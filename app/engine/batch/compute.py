@@ -5,9 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from app.engine.batch.steps import LibraryTogether
+from app.engine.batch.steps import FastTogether, LibraryTogether
 from app.engine.execute import attempt
-from app.engine.fast.proof import told
 from app.engine.prefill import Prefill
 from app.engine.run import AllSet
 from app.models.quiet import hushed
@@ -19,9 +18,6 @@ if TYPE_CHECKING:
     from app.engine.batch.row import Row
     from app.engine.batch.steps import Together
     from app.engine.events import Ended
-
-SEVERAL = told("several replies at once")
-"""What the figures of a reply say that the library's forward computed beside others."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,12 +60,20 @@ class Batch:
         self.rows = [row for row in self.rows if row.take(logits.clone())]
         if not self.rows:
             return
-        steps: Together = LibraryTogether.behind(model, outputs, caught.kwargs, caught.input_ids)
+        steps = self._steps(outputs)
+        for row in self.rows:
+            row.told = steps.told
         try:
             with model._optimize_model_for_decode():  # noqa: SLF001  (as in the loop for one reply)
                 (self._repeat if self.repeated else self._decode)(steps)
         finally:
             steps.end()
+
+    def _steps(self, outputs: Any) -> Together:
+        lead, caught = self.rows[0], self.rows[0].caught
+        if lead.fast:
+            return FastTogether.behind(lead.fast, caught.kwargs["cache"])
+        return LibraryTogether.behind(self._model, outputs, caught.kwargs, caught.input_ids)
 
     @property
     def _model(self) -> Any:
@@ -78,8 +82,8 @@ class Batch:
     def _decode(self, steps: Together) -> None:
         steps.keep([0] * len(self.rows))
         while self.rows:
-            for place, row in enumerate(self.rows):
-                row.stand(len(self.rows), place, SEVERAL)
+            for place, row in enumerate(self.rows if not steps.exact else ()):
+                row.stand(len(self.rows), place)
             logits = steps.next([row.token for row in self.rows])
             staying = [place for place, row in enumerate(self.rows) if row.take(logits[place])]
             if len(staying) < len(self.rows):
@@ -95,7 +99,7 @@ class Batch:
                 now = to_come.pop(0)
                 steps.keep([at] * now.rows)
                 at = now.place
-            row.stand(now.rows, now.place, SEVERAL)
+            row.stand(now.rows, now.place)
             logits = steps.next([row.token] * now.rows)
             if not row.take(logits[now.place]):
                 self.rows = []

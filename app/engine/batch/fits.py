@@ -15,10 +15,10 @@ if TYPE_CHECKING:
     from app.parameters.row import Values
 
 
-def why_not(values: Values, facts: ModelFacts, *, same_as_alone: bool = False) -> str | None:
+def why_not(values: Values, facts: ModelFacts, *, exact: bool = False) -> str | None:
     """What keeps a reply with these effective ``values`` out of a batch; None when nothing does.
 
-    ``same_as_alone``: this model's batch gives each reply the very numbers that it would get alone.
+    ``exact``: this model's batch gives each reply the very numbers that it would get alone.
     """
     inside = [name for name in OUTPUTS if values[name]]
     reasons = {
@@ -36,15 +36,15 @@ def why_not(values: Values, facts: ModelFacts, *, same_as_alone: bool = False) -
         not in (None, "dynamic"),
         "its time is limited, and side by side a reply takes longer (max_time)": values["max_time"] is not None,
         f"the model's inside is kept of one reply at a time ({', '.join(inside)})": bool(inside),
-        "with experts a reply's numbers would depend on its neighbours'": bool(facts.num_experts) and not same_as_alone,
+        "with experts a reply's numbers would depend on its neighbours'": bool(facts.num_experts) and not exact,
     }
     return next((reason for reason, holds in reasons.items() if holds), None)
 
 
-def against(request: RunRequest, facts: ModelFacts) -> str | None:
-    """What keeps a run out of a batch on this model, in words; None when nothing does."""
+def against(request: RunRequest, facts: ModelFacts, *, exact: bool) -> str | None:
+    """What keeps a run out of a batch on this model, in words; None when nothing does. ``exact``: see ``Decoding.exact_together``."""
     try:
         values = resolve(request.requested, facts, sources=request.sources).values
     except BadParameter as error:
         return str(error)  # its own end will say so
-    return why_not(values, facts)
+    return why_not(values, facts, exact=exact)

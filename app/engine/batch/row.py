@@ -10,6 +10,7 @@ from app.engine.batch.place import Place, as_json, moved
 from app.engine.choosing import Prepared, choose
 from app.engine.exact import exact
 from app.engine.execute import Execution, attempt
+from app.engine.steps import against_fast
 from app.errors import Cancelled
 
 if TYPE_CHECKING:
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from app.conversation import Json
     from app.engine.batch.place import Places
     from app.engine.events import Ended
+    from app.engine.fast.step import FastStep
 
 
 @dataclass
@@ -97,12 +99,23 @@ class Row(Execution):
 
     @property
     def can_have_neighbours(self) -> bool:
-        """Whether its cache can hold several rows that come and go."""
+        """Whether its cache can hold several rows that come and go, and its numbers don't depend on what these hold."""
         from transformers import DynamicCache
         from transformers.cache_utils import DynamicLayer
 
+        if self.loaded.facts.num_experts and self.fast is None:
+            return False
         cache = self.caught.kwargs.get("cache")
         return isinstance(cache, DynamicCache) and all(isinstance(layer, DynamicLayer) for layer in cache.layers)
+
+    @property
+    def fast(self) -> FastStep | None:
+        """The step that gives it, beside others, the very numbers that it would get alone; None where there is none for it."""
+        decoding, caught = self.beside.decoding, self.caught
+        if not decoding.exact_together or self.run.request.places:
+            return None
+        reason = against_fast(self.loaded.model, caught.prepared.config, caught.kwargs, 1)
+        return decoding.step if reason is None else None
 
     @property
     def token(self) -> int:
@@ -114,10 +127,9 @@ class Row(Execution):
         """Tokens it has got so far."""
         return 0 if self.streamer is None else len(self.streamer.strands[0].ids)
 
-    def stand(self, rows: int, place: int, told: str) -> None:
-        """The next token is computed there, by what the record calls ``told``."""
+    def stand(self, rows: int, place: int) -> None:
+        """The next token is computed there, and its numbers depend on that."""
         self.places = moved(self.places, Place(self.length, rows, place))
-        self.told = told
 
     def take(self, logits: torch.Tensor) -> bool:
         """Choose the next token by ``logits``, float32 [vocabulary]; False when that was the last, and the run has its end."""

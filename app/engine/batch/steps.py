@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
+from app.engine.fast.proof import FAST, told
 from app.engine.steps import LibrarySteps
 
 if TYPE_CHECKING:
@@ -12,9 +13,17 @@ if TYPE_CHECKING:
 
     import torch
 
+    from app.engine.fast.step import FastStep
+
 
 class Together(Protocol):
-    """The replies of a batch, which have the same number of tokens at every step: no padding is needed."""
+    """The replies of a batch, which have the same number of tokens at every step: no padding is needed.
+
+    ``told``: what a reply's figures call it. ``exact``: each reply gets the very numbers that it would get alone.
+    """
+
+    told: ClassVar[str]
+    exact: ClassVar[bool]
 
     def next(self, tokens: Sequence[int]) -> torch.Tensor:
         """Logits behind one more token of each reply, float32 [replies, vocabulary]."""
@@ -29,6 +38,9 @@ class Together(Protocol):
 @dataclass
 class LibraryTogether:
     """The model's own forward with several rows. ``steps`` holds the prompt's keys and values of one row, behind ``ids`` [1, tokens]."""
+
+    told: ClassVar[str] = told("several replies at once")
+    exact: ClassVar[bool] = False
 
     steps: LibrarySteps
     ids: torch.Tensor
@@ -64,3 +76,31 @@ class LibraryTogether:
 
     def end(self) -> None:
         """Nothing is held."""
+
+
+@dataclass
+class FastTogether:
+    """The fast step with several replies. ``behind`` takes the prompt's keys and values over from a cache of one row."""
+
+    told: ClassVar[str] = FAST
+    exact: ClassVar[bool] = True
+
+    step: FastStep
+
+    @classmethod
+    def behind(cls, step: FastStep, cache: Any) -> FastTogether:
+        """One reply behind its prompt; ``keep`` makes several of it."""
+        step.begin(cache)
+        return cls(step)
+
+    def next(self, tokens: Sequence[int]) -> torch.Tensor:
+        """One step for all."""
+        return self.step.replies.step(tokens)
+
+    def keep(self, places: Sequence[int]) -> None:
+        """Choose replies."""
+        self.step.replies.keep(places)
+
+    def end(self) -> None:
+        """Give keys and values back."""
+        self.step.end()

@@ -9,6 +9,7 @@ from app.engine.batch.compute import Batch
 from app.engine.batch.fits import against
 from app.engine.batch.row import Row
 from app.engine.execute import execute
+from app.engine.fast.replies import MOST
 from app.models.budget import kv_bytes_per_token
 from app.models.devices import free_bytes
 from app.models.options import LoadOptions
@@ -35,7 +36,8 @@ class Together:
 
     def execute(self, runs: Sequence[LiveRun]) -> None:
         """Compute the runs, or repeat one that stood among others; every log gets its end."""
-        fitting = [run for run in runs if against(run.request, self.loaded.facts) is None]
+        exact = self.beside.decoding.exact_together
+        fitting = [run for run in runs if against(run.request, self.loaded.facts, exact=exact) is None]
         if len(fitting) < 2 and not any(run.request.places for run in fitting):
             fitting = []
         waiting = fitting
@@ -68,9 +70,9 @@ class Together:
 
 
 def rows_that_fit(row: Row) -> int:
-    """How many replies like this one there is memory for, at least one."""
+    """How many replies like this one there is memory for, at least one and at most as many as the fast step takes."""
     model = row.loaded.model
     tokens = row.caught.prepared.config.max_length or row.loaded.facts.context_length
     needed = tokens * kv_bytes_per_token(model.config.get_text_config(), str(model.dtype).removeprefix("torch."))
     where = LoadOptions(device="cpu" if model.device.type == "cpu" else "auto")
-    return max(1, (free_bytes(where) - SPARE_BYTES) // max(1, needed))
+    return min(MOST, max(1, (free_bytes(where) - SPARE_BYTES) // max(1, needed)))

@@ -33,10 +33,12 @@ _TIE = 2**-7
 
 @dataclass(frozen=True, slots=True)
 class Decoding:
-    """How single tokens are decoded: by ``step``, or by the library because of ``reason``."""
+    """How single tokens are decoded: by ``step``, or by the library because of ``reason``. ``exact_together``: several replies in one step
+    get the very numbers that each would get alone."""
 
     step: FastStep | None = None
     reason: str | None = "the fast step is off"
+    exact_together: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,12 +74,35 @@ def decoding_for(loaded: LoadedModel, *, wanted: bool = True) -> Decoding:
             return Decoding(reason=reason)
         step = FastStep(model, kernels)
         found = compare(model, step)
+        exact = exact_together(step, int(model.config.vocab_size))
         kernels.use(quickest(step, kernels))
     except Exception:
         log.exception("The fast step failed its trial; the library decodes")
         return Decoding(reason="the fast step failed its trial")
     log.info("Fast step: %.1f %% agreement, divergence %.4f", found.greedy * 100, found.divergence)
-    return Decoding(step, None) if found.enough else Decoding(reason=f"only {found.greedy:.0%} agreement")
+    return Decoding(step, None, exact) if found.enough else Decoding(reason=f"only {found.greedy:.0%} agreement")
+
+
+def exact_together(step: FastStep, size: int) -> bool:
+    """Whether several replies in one step give the bits of each alone: four share the reading of a weight, the fifth has it to itself."""
+    import torch
+
+    tokens = [token % size for token in (1, 7, 20, 33, 50)]
+    together = _steps(step, tokens)
+    return all(torch.equal(_steps(step, [tokens[place]])[0], together[place]) for place in (0, 4))
+
+
+def _steps(step: FastStep, tokens: list[int]) -> torch.Tensor:
+    """Logits of two steps from nothing with the same tokens, float32 [replies, 2, vocabulary]."""
+    import torch
+    from transformers import DynamicCache
+
+    step.begin(DynamicCache())
+    step.replies.keep([0] * len(tokens))
+    try:
+        return torch.stack([step.replies.step(tokens) for _ in range(2)], dim=1)
+    finally:
+        step.end()
 
 
 def quickest(step: FastStep, kernels: Kernels) -> int:

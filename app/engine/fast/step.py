@@ -1,4 +1,4 @@
-"""One token through a decoder in a single call of the project's kernels (``app/native/source/step.c``).
+"""One token of one or several replies through a decoder in a single call of the project's kernels (``app/native/source/step.c``).
 
 Of the stock forward's time for one token most is dispatch: Python modules, hooks, a cache that is copied at every token, one operator call
 per layer and projection. Here nothing is left of that. Keys and values of a reply are kept in float16 from the end of its prompt on,
@@ -10,6 +10,7 @@ from __future__ import annotations
 import ctypes
 from typing import TYPE_CHECKING, Any
 
+from app.engine.fast.replies import Replies
 from app.native.library import INTEGER, POINTER, WeightStruct
 from app.native.weights import Weight, from_plain
 
@@ -19,8 +20,6 @@ if TYPE_CHECKING:
 
     from app.native.library import Kernels
 
-ROOM = 512
-"""Positions by which the room for keys and values grows."""
 _PRODUCTS = ("q", "k", "v", "o", "gate", "up", "down")
 
 
@@ -48,14 +47,9 @@ class DecoderStruct(ctypes.Structure):
     )
 
 
-class ReplyStruct(ctypes.Structure):
-    """``reply`` in step.c."""
-
-    _fields_ = (("room", INTEGER), ("length", INTEGER), *((name, POINTER) for name in ("past", "cosines", "sines")))
-
-
 class FastStep:
-    """A model's single-token step. One reply at a time: ``begin`` with a prefilled cache, then one call per token, then ``end``.
+    """A model's single-token step: ``begin`` with a prefilled cache, then one call per token, then ``end``. ``replies`` go several
+    together.
 
     Only for models that ``why_not`` has nothing against.
     """
@@ -64,7 +58,6 @@ class FastStep:
         whole: Any = model
         inner, first = whole.model, whole.model.layers[0]
         self.kernels = kernels
-        self._rotary = inner.rotary_emb
         self._held: list[Any] = []
         attention = first.self_attn
         head = int(attention.head_dim)
@@ -84,16 +77,8 @@ class FastStep:
             each=layers,
         )
         self._held.append(layers)
-        self.vocabulary = int(self._struct.output.rows)
-        self._reply = ReplyStruct()
-        self._past: torch.Tensor | None = None
-        self._tables: tuple[torch.Tensor, ...] = ()
-        self._working: torch.Tensor | None = None
-
-    @property
-    def length(self) -> int:
-        """Tokens whose keys and values are there."""
-        return int(self._reply.length)
+        rotary, neighbours = inner.rotary_emb, bool(self._struct.neighbours)
+        self.replies = Replies(kernels, self._struct, lambda room: turns(rotary, room, neighbours=neighbours))
 
     def _layer(self, layer: Any) -> LayerStruct:
         attention, mlp = layer.self_attn, layer.mlp
@@ -147,57 +132,17 @@ class FastStep:
 
     def begin(self, cache: DynamicCache) -> None:
         """Take over the keys and values of a prefilled cache, [1, key-value heads, tokens, head size] per layer; it is empty then."""
-        import torch
-
-        self._reply.length = length = cache.get_seq_length()
-        self._make_room(length + 1)
-        assert self._past is not None  # noqa: S101
-        for index, layer in enumerate(cache.layers):
-            full: Any = layer
-            self._past[index, 0, :, :length] = full.keys[0].clamp(-_LARGEST, _LARGEST)
-            self._past[index, 1, :, :length] = full.values[0].clamp(-_LARGEST, _LARGEST)
-            full.keys = full.values = torch.empty(0)
+        self.replies.begin(cache)
 
     def end(self) -> None:
-        """Give the buffers back."""
-        self._past = self._working = None
-        self._tables = ()
-        self._reply = ReplyStruct()
-
-    def _make_room(self, positions: int) -> None:
-        """Room for at least so many positions."""
-        import torch
-
-        room, shape = -(-positions // ROOM) * ROOM, self._struct
-        past = torch.empty(shape.layers, 2, shape.kv_heads, room, shape.head, dtype=torch.float16)
-        if self._past is not None:
-            past[:, :, :, : self.length] = self._past[:, :, :, : self.length]
-        self._past, self._tables = past, turns(self._rotary, room, neighbours=bool(shape.neighbours))
-        floats = self.kernels.calls.fader_step_room(ctypes.byref(shape), self.kernels.threads, room)
-        self._working = torch.empty(floats, dtype=torch.float32)
-        self._reply.room, self._reply.past = room, past.data_ptr()
-        self._reply.cosines, self._reply.sines = (table.data_ptr() for table in self._tables)
+        """Give the memory back."""
+        self.replies.end()
 
     def __call__(self, token: int) -> torch.Tensor:
-        """The logits after one more token, float32 [1, 1, vocabulary]."""
-        import torch
-
-        if self._past is None or self.length == self._reply.room:
-            self._make_room(self.length + 1)
-        assert self._working is not None  # noqa: S101
-        logits = torch.empty(1, 1, self.vocabulary)
-        self.kernels.calls.fader_step(
-            self.kernels.team,
-            ctypes.byref(self._struct),
-            ctypes.byref(self._reply),
-            token,
-            self._working.data_ptr(),
-            logits.data_ptr(),
-        )
-        return logits
+        """The logits after one more token of the one reply, float32 [1, 1, vocabulary]."""
+        return self.replies.step([token])[None]
 
 
-_LARGEST = 65504.0
 NEIGHBOURS = ("ernie4_5", "ernie4_5_moe")
 """Families that turn pairs of neighbours; the others pair a value of the first half with one of the second."""
 

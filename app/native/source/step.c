@@ -1,4 +1,5 @@
-/* One token through a llama-like decoder, attention over all tokens before it, dense layers or a mixture of experts.
+/* One token of one or several replies through a llama-like decoder, attention over all tokens before it, dense layers or a mixture of
+   experts. Several replies share the reading of the weights; each gets the very numbers that it would get alone.
 
    All threads go through the layers together; what is small (norms, the layout of a product's input, the choice of experts) each of
    them works out for itself, which is quicker than waiting for one that does it for all. Rows of a product and heads are shared out. */
@@ -36,10 +37,13 @@ typedef struct {
     const float *cosines, *sines;
 } reply;
 
+enum { CHOICES = 64, TOGETHER = 16 };
+
+/* `many` replies, each with one more token. What is shared by the threads has a row for each reply. */
 typedef struct {
     const decoder *model;
-    reply *now;
-    long token;
+    reply *each;
+    long many;
     float *logits, *hidden, *qkv, *mixed, *inner, *routed;
     float **own;
 } walk;
@@ -73,20 +77,21 @@ static long most_experts(const decoder *m) {
 }
 
 static long whole_lines(long floats) { return (floats + 15) / 16 * 16; }
-static long room_shared(const decoder *m) {
-    long heads = (m->heads + 2 * m->kv_heads) * m->head;
-    return whole_lines(m->hidden) + whole_lines(heads) + whole_lines(m->heads * m->head) + whole_lines(inner_width(m)) +
-           whole_lines(most_experts(m));
-}
+static long hidden_row(const decoder *m) { return whole_lines(m->hidden); }
+static long qkv_row(const decoder *m) { return whole_lines((m->heads + 2 * m->kv_heads) * m->head); }
+static long mixed_row(const decoder *m) { return whole_lines(m->heads * m->head); }
+static long inner_row(const decoder *m) { return whole_lines(inner_width(m)); }
+static long routed_row(const decoder *m) { return whole_lines(most_experts(m)); }
+static long wide_row(const decoder *m) { return whole_lines(widest(m)); }
 static long room_vector(long columns) { return whole_lines(room_values(columns) + room_sums(columns)); }
-static long room_own(const decoder *m, long positions) {
-    return 2 * whole_lines(widest(m)) + room_vector(widest(m)) + whole_lines(most_experts(m)) + whole_lines(m->head) +
-           whole_lines(positions + 8);
+static long room_shared(const decoder *m) { return hidden_row(m) + qkv_row(m) + mixed_row(m) + inner_row(m) + routed_row(m); }
+static long room_own(const decoder *m, long positions, long many) {
+    return many * (2 * wide_row(m) + room_vector(widest(m))) + routed_row(m) + whole_lines(m->head) + whole_lines(positions + 8);
 }
 
-/* Floats of working space that `fader_step` needs. */
-API int64_t fader_step_room(const decoder *m, int64_t threads, int64_t positions) {
-    return room_shared(m) + threads * room_own(m, positions);
+/* Floats of working space that `fader_step` needs for `many` replies of at most so many positions. */
+API int64_t fader_step_room(const decoder *m, int64_t threads, int64_t positions, int64_t many) {
+    return many * room_shared(m) + threads * room_own(m, positions, many);
 }
 
 static void normalize(const float *x, const float *weights, long size, double eps, float *out) {
@@ -98,17 +103,35 @@ static void normalize(const float *x, const float *weights, long size, double ep
 
 static arranged vector_at(float *room, long columns) { return (arranged){room, room + room_values(columns)}; }
 
-/* A thread's rows of one product with one vector. */
-static void product(const weight *w, arranged x, float *out, int thread, int threads) {
-    long from, to;
-    team_share(w->rows, 8, thread, threads, &from, &to);
-    multiply_rows(w, from, to, &x, 1, out, 0, 0);
+/* Lay one vector of each reply out for a weight of this kind: `from` has rows of `stride`. */
+static void lay_out(int64_t kind, long columns, const float *from, long stride, long many, float *room, arranged *to) {
+    for (long r = 0; r < many; r++) {
+        to[r] = vector_at(room + r * room_vector(columns), columns);
+        arrange(kind, columns, from + r * stride, to[r]);
+    }
 }
 
-static void turn(const walk *s, float *head) {
-    const long size = s->model->head, half = size / 2, at = s->now->length * size;
-    const float *c = s->now->cosines + at, *n = s->now->sines + at;
-    const long step = s->model->neighbours ? 1 : half, stride = s->model->neighbours ? 2 : 1;
+/* A thread's rows of one product with a vector of each reply. */
+static void product(const weight *w, const arranged *x, long many, float *out, long stride, int thread, int threads) {
+    long from, to;
+    team_share(w->rows, 8, thread, threads, &from, &to);
+    multiply_rows(w, from, to, x, many, out, stride, 0);
+}
+
+/* The same, added to what is there: `spare` has room for each reply's rows. */
+static void add_product(const weight *w, const arranged *x, long many, float *out, long stride, float *spare, long wide, int thread,
+                        int threads) {
+    long from, to;
+    team_share(w->rows, 8, thread, threads, &from, &to);
+    multiply_rows(w, from, to, x, many, spare, wide, from);
+    for (long r = 0; r < many; r++)
+        for (long i = from; i < to; i++) out[r * stride + i] += spare[r * wide + i - from];
+}
+
+static void turn(const decoder *m, const reply *now, float *head) {
+    const long size = m->head, half = size / 2, at = now->length * size;
+    const float *c = now->cosines + at, *n = now->sines + at;
+    const long step = m->neighbours ? 1 : half, stride = m->neighbours ? 2 : 1;
     for (long i = 0; i < half; i++) {
         long a = i * stride, b = a + step;
         float first = head[a], second = head[b];
@@ -117,21 +140,22 @@ static void turn(const walk *s, float *head) {
     }
 }
 
-static uint16_t *past_of(const walk *s, long l, long which, long head) {
-    const decoder *m = s->model;
-    return s->now->past + (((l * 2 + which) * m->kv_heads + head) * s->now->room) * m->head;
+static uint16_t *past_of(const decoder *m, const reply *now, long l, long which, long head) {
+    return now->past + (((l * 2 + which) * m->kv_heads + head) * now->room) * m->head;
 }
 
 static uint16_t short_of(float value) { return to_f16(value > 65504.0f ? 65504.0f : value < -65504.0f ? -65504.0f : value); }
 
 static void remember(const walk *s, long l, int thread, int threads) {
     const decoder *m = s->model;
-    float *keys = s->qkv + m->heads * m->head, *values = keys + m->kv_heads * m->head;
-    for (long h = thread; h < m->kv_heads; h += threads) {
+    for (long n = thread; n < m->kv_heads * s->many; n += threads) {
+        const long r = n / m->kv_heads, h = n % m->kv_heads;
+        const reply *now = s->each + r;
+        float *keys = s->qkv + r * qkv_row(m) + m->heads * m->head, *values = keys + m->kv_heads * m->head;
         float *key = keys + h * m->head, *value = values + h * m->head;
         if (m->each[l].key_norm) normalize(key, m->each[l].key_norm, m->head, m->eps, key);
-        turn(s, key);
-        uint16_t *k = past_of(s, l, 0, h) + s->now->length * m->head, *v = past_of(s, l, 1, h) + s->now->length * m->head;
+        turn(m, now, key);
+        uint16_t *k = past_of(m, now, l, 0, h) + now->length * m->head, *v = past_of(m, now, l, 1, h) + now->length * m->head;
         for (long i = 0; i < m->head; i++) {
             k[i] = short_of(key[i]);
             v[i] = short_of(value[i]);
@@ -176,37 +200,39 @@ static inline __attribute__((always_inline)) void mix(const uint16_t *values, lo
     for (int i = 0; i < eights; i++) v_store(out + 8 * i, v_mul(sum[i], v_all(scale)));
 }
 
-static void look_back(const walk *s, long l, long h, float *query, float *scores) {
+static void look_back(const walk *s, long l, long r, long h, float *query, float *scores) {
     const decoder *m = s->model;
-    const long size = m->head, count = s->now->length + 1, shared = h / (m->heads / m->kv_heads);
-    const uint16_t *keys = past_of(s, l, 0, shared), *values = past_of(s, l, 1, shared);
-    memcpy(query, s->qkv + h * size, (size_t)size * sizeof(float));
+    const reply *now = s->each + r;
+    const long size = m->head, count = now->length + 1, shared = h / (m->heads / m->kv_heads);
+    const uint16_t *keys = past_of(m, now, l, 0, shared), *values = past_of(m, now, l, 1, shared);
+    memcpy(query, s->qkv + r * qkv_row(m) + h * size, (size_t)size * sizeof(float));
     if (m->each[l].query_norm) normalize(query, m->each[l].query_norm, size, m->eps, query);
-    turn(s, query);
+    turn(m, now, query);
     for (long t = 0; t < count; t++) scores[t] = dot_f16(keys + t * size, query, size) * (float)m->scaling;
-    float scale = softmax(scores, count), *out = s->mixed + h * size;
+    float scale = softmax(scores, count), *out = s->mixed + r * mixed_row(m) + h * size;
     long i = 0;
     for (; i + 32 <= size; i += 32) mix(values + i, size, count, scores, scale, 4, out + i);
     for (; i < size; i += 8) mix(values + i, size, count, scores, scale, 1, out + i);
 }
 
-/* gate := silu(gate) * up, over a thread's part of the rows. */
-static void gated(const weight *gate, long gate_from, const weight *up, long up_from, long rows, arranged x, float *out, int thread,
-                  int threads, float *spare) {
+/* gate := silu(gate) * up for each reply, over a thread's part of the rows. */
+static void gated(const weight *gate, long gate_from, const weight *up, long up_from, long rows, const arranged *x, long many, float *out,
+                  long stride, float *spare, long wide, int thread, int threads) {
     long from, to;
     team_share(rows, 8, thread, threads, &from, &to);
     if (from == to) return;
-    multiply_rows(gate, gate_from + from, gate_from + to, &x, 1, out, 0, gate_from);
-    multiply_rows(up, up_from + from, up_from + to, &x, 1, spare, 0, up_from + from);
-    for (long i = from; i < to; i += 8) {
-        long left = to - i;
-        float g[8] = {0}, u[8] = {0};
-        memcpy(g, out + i, (size_t)(left < 8 ? left : 8) * sizeof(float));
-        memcpy(u, spare + i - from, (size_t)(left < 8 ? left : 8) * sizeof(float));
-        float e[8];
-        v_store(e, v_exp(v_mul(v_load(g), v_all(-1.0f))));
-        for (long j = 0; j < 8 && j < left; j++) out[i + j] = g[j] / (1.0f + e[j]) * u[j];
-    }
+    multiply_rows(gate, gate_from + from, gate_from + to, x, many, out, stride, gate_from);
+    multiply_rows(up, up_from + from, up_from + to, x, many, spare, wide, up_from + from);
+    for (long r = 0; r < many; r++)
+        for (long i = from; i < to; i += 8) {
+            long left = to - i;
+            float g[8] = {0}, u[8] = {0}, *at = out + r * stride + i;
+            memcpy(g, at, (size_t)(left < 8 ? left : 8) * sizeof(float));
+            memcpy(u, spare + r * wide + i - from, (size_t)(left < 8 ? left : 8) * sizeof(float));
+            float e[8];
+            v_store(e, v_exp(v_mul(v_load(g), v_all(-1.0f))));
+            for (long j = 0; j < 8 && j < left; j++) at[j] = g[j] / (1.0f + e[j]) * u[j];
+        }
 }
 
 /* The experts of a token and their weights, from the router's logits. Ties go to the lower number. */
@@ -236,44 +262,66 @@ static void choose(const layer *y, float *logits, long *experts, float *weights)
         for (long c = 0; c < y->chosen; c++) weights[c] /= kept;
 }
 
-enum { CHOICES = 64 };
+/* The mixture of one reply; others go to other experts, so there is little to share. `chosen` and `weights` come from its router. */
+static void expert_gates(const walk *s, const layer *y, long r, arranged x, const long *chosen, float *spare, int thread, int threads) {
+    const long inner = y->down_experts[0].columns;
+    for (long c = 0; c < y->chosen; c++) {
+        const weight *both = y->gate_up_experts + chosen[c];
+        float *out = s->inner + r * inner_row(s->model) + c * inner;
+        gated(both, 0, both, inner, inner, &x, 1, out, 0, spare, 0, thread, threads);
+    }
+}
 
-static void feed_forward(const walk *s, const layer *y, arranged x, float *normed, float *vectors, float *spare, float *scores, int thread,
-                         team *all) {
+static void add_experts(const walk *s, const layer *y, long r, const long *chosen, const float *weights, float *vectors, float *spare,
+                        long from, long to) {
+    const long inner = y->down_experts[0].columns;
+    float *hidden = s->hidden + r * hidden_row(s->model);
+    for (long c = 0; c < y->chosen; c++) {
+        const weight *down = y->down_experts + chosen[c];
+        arranged into = vector_at(vectors, inner);
+        arrange(down->kind, inner, s->inner + r * inner_row(s->model) + c * inner, into);
+        multiply_rows(down, from, to, &into, 1, spare, 0, from);
+        for (long i = from; i < to; i++) hidden[i] += weights[c] * spare[i - from];
+    }
+}
+
+/* The router's logits of every reply, and from them its experts. `normed`: rows of `wide_row`. */
+static void route(const walk *s, const layer *y, float *normed, float *scores, long experts[][CHOICES], float weights[][CHOICES], int thread,
+                  team *all) {
+    const decoder *m = s->model;
+    const weight router = {.kind = WHOLE, .rows = y->experts, .columns = m->hidden, .codes = (const uint8_t *)y->router};
+    arranged plain[TOGETHER];
+    long from, to;
+    for (long r = 0; r < s->many; r++) plain[r] = (arranged){normed + r * wide_row(m), 0};
+    team_share(y->experts, 1, thread, team_threads(all), &from, &to);
+    multiply_rows(&router, from, to, plain, s->many, s->routed, routed_row(m), 0);
+    team_meet(all);
+    for (long r = 0; r < s->many; r++) {
+        memcpy(scores, s->routed + r * routed_row(m), (size_t)y->experts * sizeof(float));
+        choose(y, scores, experts[r], weights[r]);
+    }
+}
+
+static void feed_forward(const walk *s, const layer *y, const arranged *x, float *normed, float *vectors, float *spare, float *scores,
+                         int thread, team *all) {
     const decoder *m = s->model;
     const int threads = team_threads(all);
-    const long inner = y->experts ? y->down_experts[0].columns : 0;
-    long experts[CHOICES], from, to;
-    float weights[CHOICES];
+    const long taken = y->experts ? y->chosen * y->down_experts[0].columns : 0;
+    long experts[TOGETHER][CHOICES], from, to;
+    float weights[TOGETHER][CHOICES];
     if (y->experts) {
-        team_share(y->experts, 1, thread, threads, &from, &to);
-        weight router = {.kind = WHOLE, .rows = y->experts, .columns = m->hidden, .codes = (const uint8_t *)y->router};
-        arranged plain = {normed, 0};
-        multiply_rows(&router, from, to, &plain, 1, s->routed, 0, 0);
-        team_meet(all);
-        memcpy(scores, s->routed, (size_t)y->experts * sizeof(float));
-        choose(y, scores, experts, weights);
-        for (long c = 0; c < y->chosen; c++) {
-            const weight *both = y->gate_up_experts + experts[c];
-            gated(both, 0, both, inner, inner, x, s->inner + c * inner, thread, threads, spare);
-        }
+        route(s, y, normed, scores, experts, weights, thread, all);
+        for (long r = 0; r < s->many; r++) expert_gates(s, y, r, x[r], experts[r], spare, thread, threads);
     }
-    float *shared = s->inner + (y->experts ? y->chosen * inner : 0);
-    if (y->down.rows) gated(&y->gate, 0, &y->up, 0, y->down.columns, x, shared, thread, threads, spare);
+    if (y->down.rows)
+        gated(&y->gate, 0, &y->up, 0, y->down.columns, x, s->many, s->inner + taken, inner_row(m), spare, wide_row(m), thread, threads);
     team_meet(all);
     team_share(m->hidden, 8, thread, threads, &from, &to);
-    for (long c = 0; c < (y->experts ? y->chosen : 0); c++) {
-        const weight *down = y->down_experts + experts[c];
-        arranged into = vector_at(vectors, inner);
-        arrange(down->kind, inner, s->inner + c * inner, into);
-        multiply_rows(down, from, to, &into, 1, spare, 0, from);
-        for (long i = from; i < to; i++) s->hidden[i] += weights[c] * spare[i - from];
-    }
+    for (long r = 0; y->experts && r < s->many; r++) add_experts(s, y, r, experts[r], weights[r], vectors, spare, from, to);
     if (y->down.rows) {
-        arranged into = vector_at(vectors, y->down.columns);
-        arrange(y->down.kind, y->down.columns, shared, into);
-        multiply_rows(&y->down, from, to, &into, 1, spare, 0, from);
-        for (long i = from; i < to; i++) s->hidden[i] += spare[i - from];
+        arranged into[TOGETHER];
+        lay_out(y->down.kind, y->down.columns, s->inner + taken, inner_row(m), s->many, vectors, into);
+        add_product(&y->down, into, s->many, s->hidden, hidden_row(m), spare, wide_row(m), thread, threads);
     }
     team_meet(all);
 }
@@ -282,56 +330,55 @@ static void walk_through(void *data, int thread, team *all) {
     const walk *s = data;
     const decoder *m = s->model;
     const int threads = team_threads(all);
-    float *spare = s->own[thread], *normed = spare + whole_lines(widest(m)), *vectors = normed + whole_lines(widest(m));
-    float *scores = vectors + room_vector(widest(m)), *query = scores + whole_lines(most_experts(m));
+    const long many = s->many, wide = wide_row(m), hidden = hidden_row(m), kept = m->heads * m->head;
+    float *spare = s->own[thread], *normed = spare + many * wide, *vectors = normed + many * wide;
+    float *scores = vectors + many * room_vector(widest(m)), *query = scores + routed_row(m);
     float *weighed = query + whole_lines(m->head);
+    arranged x[TOGETHER];
     long from, to;
     for (long l = 0; l < m->layers; l++) {
         const layer *y = m->each + l;
-        float *keys = s->qkv + m->heads * m->head;
-        normalize(s->hidden, y->before, m->hidden, m->eps, spare);
-        arranged x = vector_at(vectors, m->hidden);
-        arrange(y->q.kind, m->hidden, spare, x);
-        product(&y->q, x, s->qkv, thread, threads);
-        product(&y->k, x, keys, thread, threads);
-        product(&y->v, x, keys + m->kv_heads * m->head, thread, threads);
+        float *keys = s->qkv + kept;
+        for (long r = 0; r < many; r++) normalize(s->hidden + r * hidden, y->before, m->hidden, m->eps, normed + r * wide);
+        lay_out(y->q.kind, m->hidden, normed, wide, many, vectors, x);
+        product(&y->q, x, many, s->qkv, qkv_row(m), thread, threads);
+        product(&y->k, x, many, keys, qkv_row(m), thread, threads);
+        product(&y->v, x, many, keys + m->kv_heads * m->head, qkv_row(m), thread, threads);
         team_meet(all);
         remember(s, l, thread, threads);
         team_meet(all);
-        team_share(m->heads, 1, thread, threads, &from, &to);
-        for (long h = from; h < to; h++) look_back(s, l, h, query, weighed);
+        team_share(m->heads * many, 1, thread, threads, &from, &to);
+        for (long n = from; n < to; n++) look_back(s, l, n / m->heads, n % m->heads, query, weighed);
         team_meet(all);
-        arranged mixed = vector_at(vectors, m->heads * m->head);
-        arrange(y->o.kind, m->heads * m->head, s->mixed, mixed);
-        team_share(m->hidden, 8, thread, threads, &from, &to);
-        multiply_rows(&y->o, from, to, &mixed, 1, spare, 0, from);
-        for (long i = from; i < to; i++) s->hidden[i] += spare[i - from];
+        lay_out(y->o.kind, kept, s->mixed, mixed_row(m), many, vectors, x);
+        add_product(&y->o, x, many, s->hidden, hidden, spare, wide, thread, threads);
         team_meet(all);
-        normalize(s->hidden, y->between, m->hidden, m->eps, normed);
+        for (long r = 0; r < many; r++) normalize(s->hidden + r * hidden, y->between, m->hidden, m->eps, normed + r * wide);
         const weight *first = y->down.rows ? &y->gate : y->gate_up_experts;
-        arranged between = vector_at(vectors, m->hidden);
-        arrange(first->kind, m->hidden, normed, between);
-        feed_forward(s, y, between, normed, vectors, spare, scores, thread, all);
+        lay_out(first->kind, m->hidden, normed, wide, many, vectors, x);
+        feed_forward(s, y, x, normed, vectors, spare, scores, thread, all);
     }
-    normalize(s->hidden, m->final, m->hidden, m->eps, spare);
-    arranged last = vector_at(vectors, m->hidden);
-    arrange(m->output.kind, m->hidden, spare, last);
+    for (long r = 0; r < many; r++) normalize(s->hidden + r * hidden, m->final, m->hidden, m->eps, normed + r * wide);
+    lay_out(m->output.kind, m->hidden, normed, wide, many, vectors, x);
     team_share(m->output.rows, 64, thread, threads, &from, &to);
-    multiply_rows(&m->output, from, to, &last, 1, s->logits, 0, 0);
+    multiply_rows(&m->output, from, to, x, many, s->logits, m->output.rows, 0);
 }
 
-/* The logits [vocabulary] after one more token of a reply, whose length grows by one. `working`: fader_step_room floats. */
-API void fader_step(team *all, const decoder *m, reply *now, int64_t token, float *working, float *logits) {
+/* The logits [many, vocabulary] after one more token of each reply, whose length grows by one. At most TOGETHER replies. `working`:
+   fader_step_room floats for the largest of their rooms. */
+API void fader_step(team *all, const decoder *m, reply *each, int64_t many, const int64_t *tokens, float *working, float *logits) {
     float *own[64], *part = working;
-    walk s = {.model = m, .now = now, .token = token, .logits = logits, .own = own};
+    long room = 0;
+    walk s = {.model = m, .each = each, .many = many, .logits = logits, .own = own};
     s.hidden = part;
-    s.qkv = part += whole_lines(m->hidden);
-    s.mixed = part += whole_lines((m->heads + 2 * m->kv_heads) * m->head);
-    s.inner = part += whole_lines(m->heads * m->head);
-    s.routed = part += whole_lines(inner_width(m));
-    part += whole_lines(most_experts(m));
-    for (int t = 0; t < team_threads(all); t++, part += room_own(m, now->room)) own[t] = part;
-    unpack_rows(&m->embedding, token, token + 1, s.hidden, 0);
+    s.qkv = part += many * hidden_row(m);
+    s.mixed = part += many * qkv_row(m);
+    s.inner = part += many * mixed_row(m);
+    s.routed = part += many * inner_row(m);
+    part += many * routed_row(m);
+    for (long r = 0; r < many; r++) room = each[r].room > room ? each[r].room : room;
+    for (int t = 0; t < team_threads(all); t++, part += room_own(m, room, many)) own[t] = part;
+    for (long r = 0; r < many; r++) unpack_rows(&m->embedding, tokens[r], tokens[r] + 1, s.hidden + r * hidden_row(m), 0);
     team_run(all, walk_through, &s);
-    now->length++;
+    for (long r = 0; r < many; r++) each[r].length++;
 }
