@@ -77,8 +77,9 @@ class GridEmbedding(nn.Module):
 
     def forward(self, ids: torch.Tensor) -> torch.Tensor:
         """[…] -> […, width]."""
-        codes, scales = self.codes[ids], self.scales[ids]
-        return (codes.unflatten(-1, (-1, GROUP)) * _numbers(scales)).flatten(-2).to(self.dtype)
+        groups = self.codes[ids].unflatten(-1, (-1, GROUP))  # type: ignore[no-untyped-call]  # torch has no types there
+        numbers: torch.Tensor = (groups * _numbers(self.scales[ids])).flatten(-2)
+        return numbers.to(self.dtype)
 
 
 class GridHead(nn.Module):

@@ -17,6 +17,7 @@ from importlib.resources import as_file, files
 from importlib.util import find_spec
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import Any
 
 from app.errors import FaderError
 
@@ -46,7 +47,7 @@ def flags() -> list[str]:
     import torch
 
     ask = getattr(torch.cpu, "get_capabilities", dict)
-    have = ask() if platform.machine() in _X86 else {}
+    have: dict[str, Any] = ask() if platform.machine() in _X86 else {}
     quick = ["-mavx2", "-mfma", "-mf16c"] if all(have.get(name) for name in _NEEDED) else []
     return [
         "-std=c11",
@@ -60,7 +61,7 @@ def flags() -> list[str]:
 
 
 _UNIX = ["-fPIC", "-D_GNU_SOURCE", "-pthread"]
-_SYSTEM = {"win32": []}
+_SYSTEM: dict[str, list[str]] = {"win32": []}
 
 
 def build(cache: Path) -> Path:
