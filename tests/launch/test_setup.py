@@ -115,6 +115,18 @@ def test_environment_for_testing_also_runs_and_is_kept(tmp_path: Path) -> None:
     assert runner.done() == ["prepared"]
 
 
+@pytest.mark.parametrize(("test", "wanted"), [(False, ".[compiler]"), (True, ".[test,compiler]")])
+def test_a_system_without_a_compiler_gets_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, test: bool, wanted: str
+) -> None:
+    monkeypatch.setattr("launch.has_compiler", lambda: False)
+    setup, runner = project(tmp_path)
+    setup.ensure(test=test)
+    assert runner.commands[1][-1] == wanted
+    monkeypatch.setattr("launch.has_compiler", lambda: True)
+    assert "packages" in [step.name for step in again(setup)[0].missing(test=test)]
+
+
 def test_environment_for_running_gets_what_testing_needs(tmp_path: Path) -> None:
     setup, _ = project(tmp_path)
     setup.ensure()

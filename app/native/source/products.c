@@ -3,8 +3,6 @@
 
 #include "weights.h"
 
-#define API __attribute__((visibility("default")))
-
 typedef struct {
     const weight *w;
     const float *x;
@@ -27,7 +25,7 @@ static void prepare_and_multiply(void *data, int thread, team *all) {
 /* out [many, rows] = x [many, columns] times the weight, transposed. Returns 0, or 1 when there is no memory. */
 API int fader_multiply(team *all, const weight *w, const float *x, int64_t many, float *out) {
     long values = room_values(w->columns), sums = room_sums(w->columns);
-    float *room = aligned_alloc(64, (size_t)((many * (values + sums) * (long)sizeof(float) + 63) / 64 * 64));
+    float *room = malloc((size_t)(many * (values + sums)) * sizeof(float));
     arranged *vectors = malloc((size_t)many * sizeof(arranged));
     int failed = !room || !vectors;
     if (!failed) {

@@ -8,8 +8,6 @@
 #include "numbers.h"
 #include "weights.h"
 
-#define API __attribute__((visibility("default")))
-
 /* One layer; pointers that a model has no use for are 0. Norms: float32 [hidden], of queries and keys [head size].
    Experts: router float32 [experts, hidden], correction float32 [experts] (it sways the choice, not the weights), one gate-and-up
    [2 x inner, hidden] and one down [hidden, inner] per expert. A dense MLP, or experts that every token passes, is gate, up, down. */

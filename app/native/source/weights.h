@@ -6,6 +6,12 @@
 
 #include "team.h"
 
+#ifdef _WIN32
+#define API __declspec(dllexport)
+#else
+#define API __attribute__((visibility("default")))
+#endif
+
 enum kind {
     LEVELS = 0, /* 4 bits: one of 16 levels times a bfloat16 scale for every 64 columns (NF4, FP4) */
     GRID = 1,   /* 4 bits: 0 to 15 times a float16 scale plus a float16 offset for every 32 columns */
