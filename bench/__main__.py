@@ -1,4 +1,4 @@
-"""``python -m bench [decode] [streaming] [starting] [storage]``: measure Fader on this machine, in a data folder of its own."""
+"""``python -m bench [PART…]``: measure Fader on this machine, in a data folder of its own."""
 
 from __future__ import annotations
 
@@ -8,12 +8,14 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 from bench.report import Figure, machine, table
 
-PARTS = ("decode", "streaming", "starting", "storage")
+PARTS = ("decode", "prefill", "schemes", "experts", "streaming", "starting", "storage")
+"""Each a module here; storage is a program of its own."""
 
 
 def arguments() -> argparse.Namespace:
@@ -38,19 +40,13 @@ def arguments() -> argparse.Namespace:
 
 def measured(asked: argparse.Namespace, home: Path) -> Iterator[Figure]:
     """The figures of the parts asked for; heavy libraries only where they are needed."""
-    parts = asked.parts or PARTS
-    if "decode" in parts:
-        from bench import decode
+    for part in asked.parts or PARTS:
+        if part == "starting":
+            from bench import starting
 
-        yield from decode.figures(home, asked.rounds, asked.tokens)
-    if "streaming" in parts:
-        from bench import streaming
-
-        yield from streaming.figures(home, asked.rounds, asked.tokens)
-    if "starting" in parts:
-        from bench import starting
-
-        yield from starting.figures(home, min(3, asked.rounds), first_load=asked.first_load)
+            yield from starting.figures(home, min(3, asked.rounds), first_load=asked.first_load)
+        elif part != "storage":
+            yield from import_module(f"bench.{part}").figures(home, asked.rounds, asked.tokens)
 
 
 def storage(messages: int, folder: Path) -> Any:

@@ -8,10 +8,12 @@ from pathlib import Path
 
 from app.conversation import Message
 from app.engine.engine import Engine
+from bench import llama
 from bench.parts import engine_with_model, exactly, raw_speed, reply, said
 from bench.report import Figure, alternate
 
 QUESTION = "Write a long story about a lighthouse keeper and the sea."
+LONG = " ".join(["Tell me what the sea was like that night, and what the keeper thought of it."] * 60)
 TRACED = 20
 """Alternatives recorded for each token in the comparison."""
 TURNS, WORDS = 10, 98
@@ -22,13 +24,15 @@ def figures(home: Path, rounds: int, tokens: int) -> Iterator[Figure]:
     """All figures of this module, one after the other."""
     with engine_with_model(home) as engine:
         yield decoding(engine, rounds, tokens)
+        if llama.there():
+            yield from against_llama(engine, rounds, tokens)
         yield tracing(engine, rounds, tokens)
         yield tenth_turn(engine, rounds)
 
 
-def speed(engine: Engine, tokens: int, trace_top_k: int = 0) -> float:
+def speed(engine: Engine, tokens: int, trace_top_k: int = 0, question: str = QUESTION) -> float:
     """Tokens per second of a reply after its first token."""
-    measured = reply(engine, said(QUESTION), {**exactly(tokens), "trace_top_k": trace_top_k}).run.stats.tokens_per_s
+    measured = reply(engine, said(question), {**exactly(tokens), "trace_top_k": trace_top_k}).run.stats.tokens_per_s
     assert measured is not None  # noqa: S101  (a reply of more than one token has a speed)
     return measured
 
@@ -38,6 +42,19 @@ def decoding(engine: Engine, rounds: int, tokens: int) -> Figure:
     prompt = reply(engine, said(QUESTION), exactly(2)).run.prompt_ids
     ours, theirs = alternate(lambda: speed(engine, tokens), lambda: raw_speed(engine, prompt, tokens), rounds)
     return Figure("decoding", "tokens/s", ours, "model.generate", theirs, "≥ 0.97")
+
+
+def against_llama(engine: Engine, rounds: int, tokens: int) -> Iterator[Figure]:
+    """The engine, trace on, against llama.cpp, after a short question and after a long text."""
+    for name, question in (("short", QUESTION), ("long", LONG)):
+        prompt = reply(engine, said(question), exactly(2)).run.prompt_ids
+        ours, theirs = alternate(
+            lambda question=question: speed(engine, tokens, TRACED, question),  # type: ignore[misc]
+            lambda prompt=prompt: llama.speed(prompt, tokens),  # type: ignore[misc]
+            rounds,
+        )
+        what = f"decoding with a trace, {name} prompt ({len(prompt):,})"
+        yield Figure(what, "tokens/s", ours, "llama.cpp", theirs, "≥ 1.0")
 
 
 def tracing(engine: Engine, rounds: int, tokens: int) -> Figure:

@@ -31,6 +31,7 @@ def config(layers: int) -> Any:
     """The configuration that baidu/ERNIE-4.5-21B-A3B-PT has."""
     from transformers import Ernie4_5_MoeConfig
 
+    fields: dict[str, Any] = {"head_dim": HEAD}
     return Ernie4_5_MoeConfig(
         vocab_size=VOCABULARY,
         hidden_size=HIDDEN,
@@ -38,7 +39,6 @@ def config(layers: int) -> Any:
         num_hidden_layers=layers,
         num_attention_heads=HEADS,
         num_key_value_heads=KV_HEADS,
-        head_dim=HEAD,
         max_position_embeddings=131072,
         rope_parameters={"rope_type": "default", "rope_theta": 500000.0},
         moe_intermediate_size=EXPERT,
@@ -50,6 +50,7 @@ def config(layers: int) -> Any:
         pad_token_id=0,
         bos_token_id=1,
         eos_token_id=2,
+        **fields,
     )
 
 
@@ -105,7 +106,8 @@ def make(folder: Path, layers: int) -> None:
     from app.models.builtin import builtin_gguf
 
     folder.mkdir(parents=True, exist_ok=True)
-    pool, index, gguf = Pool(), {}, builtin_gguf()
+    index: dict[str, str] = {}
+    pool, gguf = Pool(), builtin_gguf()
     outer = {
         "model.embed_tokens.weight": pool.weight(VOCABULARY, HIDDEN),
         "model.norm.weight": torch.ones(HIDDEN, dtype=torch.bfloat16),

@@ -77,7 +77,7 @@ class GridEmbedding(nn.Module):
 
     def forward(self, ids: torch.Tensor) -> torch.Tensor:
         """[…] -> […, width]."""
-        groups = self.codes[ids].unflatten(-1, (-1, GROUP))  # type: ignore[no-untyped-call]  # torch has no types there
+        groups = self.codes[ids].unflatten(-1, (-1, GROUP))
         numbers: torch.Tensor = (groups * _numbers(self.scales[ids])).flatten(-2)
         return numbers.to(self.dtype)
 
