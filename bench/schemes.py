@@ -23,7 +23,7 @@ TEXT = (
     "line and a lead weight, and written the depths on the back of a calendar. The calendar was thirty years old. The depths had changed "
     "since then, because the river brings sand and the council no longer pays for the dredger, but the rocks were where he had drawn them. "
     "At noon the bus from the city stopped above the steps, and a man with a camera asked her what the name of the place was. "
-    "She told him. He wrote it down, looked at mud, and asked when the sea would be there. In three hours, she said, and went on with her work."
+    "She told him. He wrote it down, looked at mud, and asked when the sea would be there. In three hours, she said, and went on."
 )
 
 
