@@ -65,9 +65,10 @@ class Pool:
     def weight(self, rows: int, columns: int) -> torch.Tensor:
         """bfloat16 [rows, columns], standard deviation 0.02."""
         self._taken = (self._taken * 1103515245 + 12345) % (_POOL // 2)
-        stretch = torch.cat([self._numbers[self._taken :], self._numbers[: self._taken]])
-        times = -(-rows * columns // _POOL)
-        return stretch.repeat(times)[: rows * columns].view(rows, columns).clone()
+        count = rows * columns
+        if self._taken + count <= _POOL:
+            return self._numbers[self._taken : self._taken + count].view(rows, columns).clone()
+        return self._numbers.repeat(-(-count // _POOL))[:count].view(rows, columns).clone()
 
 
 def layer(pool: Pool, number: int) -> dict[str, torch.Tensor]:

@@ -6,6 +6,7 @@ The environment is set before anything of the project is imported, because libra
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -54,6 +55,17 @@ def shared_cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
     # What lives as long as the session (a server) must not touch the user's chats either.
     os.environ["FADER_HOME"] = str(tmp_path_factory.mktemp("session-home"))
     return cache
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _kernels_built_once(shared_cache: Path) -> Iterator[None]:
+    """Tests with cache folders of their own need no compiler each. ``tests/native`` builds for itself."""
+    from app.native import library
+
+    with pytest.MonkeyPatch.context() as patch:
+        build = library.build
+        patch.setattr(library, "build", lambda _cache: build(shared_cache))
+        yield
 
 
 @pytest.fixture(autouse=True)

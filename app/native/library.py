@@ -85,9 +85,13 @@ class Kernels:
         return part
 
 
-@cache
 def open_kernels(cache_folder: Path) -> Kernels:
     """The kernels of this process, one team for all models. Raises NotBuilt."""
+    return _opened(build(cache_folder))
+
+
+@cache
+def _opened(library: Path) -> Kernels:
     import torch
 
-    return Kernels(build(cache_folder), torch.get_num_threads())
+    return Kernels(library, torch.get_num_threads())

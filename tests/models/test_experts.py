@@ -18,7 +18,6 @@ from app.models.experts import WEIGHTS, FourBitExperts, can_be_4bit
 from app.models.loading import load_model
 from app.models.options import LoadOptions, Quantization
 from app.native.build import NotBuilt
-from app.native.library import open_kernels
 from app.settings import Settings
 from tests.models.tiny import tiny_ernie_moe, tiny_mixtral, tiny_olmoe, tiny_qwen_moe
 
@@ -51,7 +50,6 @@ def kernels(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> 
     """Load on a machine where the project's kernels can be built, and on one where they can't."""
     if request.param == "no kernels":
         monkeypatch.setattr("app.native.library.build", _no_compiler)
-        open_kernels.cache_clear()
     return bool(request.param == "kernels")
 
 
