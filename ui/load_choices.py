@@ -69,7 +69,7 @@ def _value(row: Choice, options: LoadOptions) -> str:
 
 
 def _control(row: Choice) -> Component:
-    shared: dict[str, Any] = {"label": row.label, "elem_id": f"load-{row.name}", "info": _info(row, "")}
+    shared: dict[str, Any] = {"label": row.label, "elem_id": f"load-{row.name}", "info": _info(row, LoadOptions())}
     if True in row.values:
         return gr.Checkbox(value=choices.value_of(LoadOptions(), row.name), **shared)
     return gr.Dropdown(
@@ -82,7 +82,7 @@ def _update(row: Choice, options: LoadOptions, *, probe: bool) -> Mapping[str, A
     fields: dict[str, Any] = {
         "value": choices.value_of(options, row.name),
         "interactive": not idle,
-        "info": _info(row, idle),
+        "info": _info(row, options),
     }
     if True not in row.values:
         offered = choices.offered(row.name, options) if probe else (*row.values, fields["value"])
@@ -95,5 +95,5 @@ def _pairs(row: Choice, values: Sequence[Json]) -> list[tuple[str, Any]]:
     return [(row.label_of(value), value) for value in values]
 
 
-def _info(row: Choice, idle: str) -> str:
-    return idle or f"{row.help} Needs {TAKES[row.takes]}."
+def _info(row: Choice, options: LoadOptions) -> str:
+    return choices.idle(options, row.name) or f"{row.help} Needs {choices.needs(row, options)}."

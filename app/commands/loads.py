@@ -42,7 +42,7 @@ def settings_json(options: LoadOptions) -> list[dict[str, Json]]:
             "label": row.label,
             "value": choices.value_of(options, row.name),
             "values": list(choices.offered(row.name, options)),
-            "takes": choices.TAKES[row.takes],
+            "takes": choices.needs(row, options),
             "in_use": not choices.idle(options, row.name),
             "help": row.help,
         }

@@ -171,6 +171,11 @@ def idle(options: LoadOptions, name: str) -> str:
     return ""
 
 
+def needs(row: Choice, options: LoadOptions) -> str:
+    """What a change of a row takes beside the others: weights that aren't quantized have no copy that would be made anew."""
+    return TAKES[row.takes if options.quantization.four_bit or row.name == "scheme" else "load"]
+
+
 def differences(before: LoadOptions, after: LoadOptions) -> tuple[Choice, ...]:
     """The rows in which two sets differ and which change something."""
     return tuple(

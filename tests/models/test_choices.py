@@ -69,6 +69,10 @@ def test_a_change_is_told_with_what_it_takes_unless_it_changes_nothing() -> None
     changed = choices.differences(four_bit, choices.changed(four_bit, {"attention": "eager", "scheme": "fp4"}))
     assert [(row.name, row.takes) for row in changed] == [("scheme", "preparation"), ("attention", "load")]
     assert choices.differences(dense, choices.changed(dense, {"double_quant": False, "save_prepared": False})) == ()
+    rows = {row.name: row for row in choices.ROWS}
+    assert choices.needs(rows["compute_dtype"], four_bit) == "a new 4-bit copy"
+    assert choices.needs(rows["compute_dtype"], dense) == "a new load"
+    assert choices.needs(rows["scheme"], dense) == "a new 4-bit copy"
     assert "not quantized" in choices.idle(dense, "double_quant")
     assert choices.idle(four_bit, "double_quant") == ""
 
