@@ -24,6 +24,8 @@ from app.settings import Settings
 _WEIGHTS = (".safetensors", ".bin", ".gguf", ".pt", ".pth", ".h5", ".msgpack", ".onnx", ".py")
 _LARGEST_SIDE_FILE = 64 << 20
 _SPARE = 64 << 20
+_SHARD = "1200MB"
+"""A file is put together in memory before it is written. Larger than what is hashed at every start (``prepared.ALWAYS_HASHED_BELOW``)."""
 KEPT_OF_16_BIT = 0.45
 """Upper bound of a 4-bit checkpoint's size against its 16-bit source, embeddings and output layer included."""
 
@@ -169,7 +171,7 @@ def _write_4bit(folder: Path, into: Path, options: LoadOptions, watch: Watch) ->
     with watch.follow("Writing the 4-bit weights"):
         watch.step("Writing the 4-bit weights")
         with _room_running_out(into):
-            model.save_pretrained(into)
+            model.save_pretrained(into, max_shard_size=_SHARD)
             _copy_side_files(folder, into)
 
 
