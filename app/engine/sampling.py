@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from app.engine.ranking import array_of, largest
 from app.errors import RunFailed
 
 if TYPE_CHECKING:
@@ -55,29 +56,17 @@ def draws(sources: Sequence[torch.Generator]) -> list[float]:
 
 def pick(scores: torch.Tensor, draw: float) -> int:
     """The token that ``draw`` falls on. ``scores``: float32 [vocabulary], processed logits, -inf for what is excluded."""
+    import numpy as np
     import torch
 
-    probabilities = torch.softmax(scores, dim=-1, dtype=torch.float64)
-    for width in (min(NEAR, probabilities.numel()), probabilities.numel()):
-        ids = _ranked(probabilities, width)
-        top = probabilities[ids]
-        cumulative = top.cumsum(0)
-        position = int(
-            torch.searchsorted(cumulative, torch.tensor(draw, dtype=torch.float64, device=top.device), right=True)
-        )
-        if position < width and top[position] > 0:
+    row = scores.cpu()
+    probabilities = torch.softmax(row, dim=-1, dtype=torch.float64).numpy()
+    for width in (min(NEAR, len(probabilities)), len(probabilities)):
+        ids = largest(array_of(row), width)
+        position = int(np.searchsorted(probabilities[ids].cumsum(), draw, side="right"))
+        if position < width and probabilities[ids[position]] > 0:
             return int(ids[position])
     return int(probabilities.argmax())  # the draw fell into the rounding error at the very end
-
-
-def _ranked(probabilities: torch.Tensor, width: int) -> torch.Tensor:
-    """The ``width`` most probable ids, the lower id first among equals (a 16-bit model's logits tie often)."""
-    import torch
-
-    if width == probabilities.numel():
-        return probabilities.sort(descending=True, stable=True).indices
-    ids = probabilities.topk(width).indices.sort().values
-    return ids[torch.sort(probabilities[ids], descending=True, stable=True).indices]
 
 
 def check(scores: torch.Tensor, logits: torch.Tensor, step: int) -> None:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from app.engine.ranking import array_of, largest
 from app.engine.trace import DTYPES, NOT_REMOVED, WARPERS, Trace
 
 if TYPE_CHECKING:
@@ -20,7 +21,6 @@ if TYPE_CHECKING:
 
 FEW = 4096
 """So many candidates left are remembered by their ids; the warpers behind are then read at these places only."""
-_ROWS = 64
 _LOWEST = np.finfo(np.float32).min
 _NONE = np.zeros(0, np.float32)
 
@@ -43,7 +43,7 @@ class Tracer:
     def begin(self, logits: torch.Tensor) -> None:
         """Record the raw distribution. ``logits``: float32 [count, vocabulary]."""
         self._vocabulary, self._reached = logits.shape[-1], 0
-        self._now = [_Step(row, self.k) for row in _array(logits)]
+        self._now = [_Step(row, self.k) for row in array_of(logits)]
 
     def stage(self, name: str, scores: torch.Tensor) -> None:
         """Record what a processor left. ``scores``: float32 [count, vocabulary]."""
@@ -51,7 +51,7 @@ class Tracer:
             self._stages.append(name)
         self._reached += 1
         shaped = not WARPERS.isdisjoint(self._stages[: self._reached])
-        for step, row in zip(self._now, _array(scores), strict=True):
+        for step, row in zip(self._now, array_of(scores), strict=True):
             step.stage(row, only_excludes=name in WARPERS)
             if not shaped:
                 step.rebase(row)
@@ -59,7 +59,7 @@ class Tracer:
     def chosen(self, scores: torch.Tensor, tokens: list[int], draws: list[float]) -> None:
         """Record the choice, and finish the step."""
         numbers = draws or [float("nan")] * self.count
-        rows = zip(self._now, _array(scores), tokens, numbers, strict=True)
+        rows = zip(self._now, array_of(scores), tokens, numbers, strict=True)
         self._steps.append([step.finish(row, token, draw) for step, row, token, draw in rows])
         self._now = []
 
@@ -135,34 +135,6 @@ class _Step:
             "stage_logsumexp": self.totals,
             "draws": draw,
         }
-
-
-def _array(tensor: torch.Tensor) -> NDArray[Any]:
-    """The same numbers for numpy, without a copy where they are in main memory."""
-    array: NDArray[Any] = tensor.detach().cpu().numpy()
-    return array
-
-
-def largest(values: NDArray[np.float32], count: int) -> NDArray[Any]:
-    """The ids of the ``count`` largest of float32 [n], falling, the lower id first among equals."""
-    columns = len(values) // _ROWS
-    if columns >= count:
-        # So many columns have a value of at least this, so the values looked for are all that large.
-        least = np.partition(_column_maxima(values, columns), -count)[-count]
-        ids = np.flatnonzero(values >= least)
-    if columns < count or len(ids) < count:  # short, or not numbers
-        ids = np.arange(len(values))
-    return ids[np.lexsort((ids, -values[ids]))[:count]]
-
-
-def _column_maxima(values: NDArray[np.float32], columns: int) -> NDArray[np.float32]:
-    """The values as a table of ``_ROWS`` rows (the last stretch that doesn't fill it laid over its first columns): float32 [columns]."""
-    maxima: NDArray[np.float32] = values[: _ROWS * columns].reshape(_ROWS, columns).max(axis=0)
-    rest = values[_ROWS * columns :]
-    for start in range(0, len(rest), columns):
-        more = rest[start : start + columns]
-        np.maximum(maxima[: len(more)], more, out=maxima[: len(more)])
-    return maxima
 
 
 def _read(logits: NDArray[np.float32], top: float) -> tuple[float, float]:

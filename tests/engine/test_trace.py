@@ -8,8 +8,9 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
+from app.engine.ranking import largest
 from app.engine.trace import NOT_REMOVED, Trace
-from app.engine.tracer import Tracer, largest
+from app.engine.tracer import Tracer
 from app.errors import FaderError
 
 VOCABULARY = 50
