@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -43,6 +43,16 @@ def figures(home: Path, rounds: int, tokens: int, sizes: tuple[int, ...] = (10, 
         with serving(chat, settings) as address:
             for size in sizes:
                 yield from measure(chat, address, size, rounds, tokens)
+            yield from on_screen(chat, address, sizes, rounds, tokens)
+
+
+def on_screen(chat: Chat, address: str, sizes: tuple[int, ...], rounds: int, tokens: int) -> Iterator[Figure]:
+    """The same in a real browser, where there is one."""
+    from bench import screen
+
+    with screen.browser() as chromium:
+        for size in sizes if chromium else ():
+            yield from screen.measure(chromium, chat, address, size, rounds, tokens)
 
 
 @contextmanager
@@ -102,14 +112,14 @@ def fill(chat: Chat, size: int) -> tuple[str, str]:
 
 
 @contextmanager
-def stamped() -> Iterator[dict[int, float]]:
+def stamped(clock: Callable[[], float] = monotonic) -> Iterator[dict[int, float]]:
     """While open, the time at which each text event of a run is appended, by its number."""
     stock, stamps = LiveRun.append, {}
 
     def append(self: LiveRun, event: Event) -> None:
         stock(self, event)
         if isinstance(event, TextDelta):
-            stamps[len(self._log)] = monotonic()
+            stamps[len(self._log)] = clock()
 
     LiveRun.append = append  # type: ignore[method-assign]
     try:

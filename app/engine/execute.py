@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from app.conversation import FinishReason, Run, RunStatus
 from app.engine.arguments import Arguments
 from app.engine.assisted import drafts, prepare, remember
-from app.engine.beside import Beside
+from app.engine.beside import Beside, StaticStore
 from app.engine.decode import Decoder, Unheard
 from app.engine.desk import reserve_for
 from app.engine.encoding import encode, encode_literal
@@ -20,7 +20,9 @@ from app.engine.outcome import cut_short, end_of, explain
 from app.engine.prompt import Prompt, build_prompt
 from app.engine.sampling import SEED_LIMIT
 from app.engine.streamer import RunStreamer
-from app.errors import Cancelled, FaderError
+from app.engine.text import opening
+from app.errors import Cancelled, OutOfMemory
+from app.models.memory import hand_back
 from app.models.quiet import hushed
 from app.parameters.resolve import Resolution, read_back, resolve
 
@@ -32,6 +34,9 @@ if TYPE_CHECKING:
     from app.engine.run import LiveRun
     from app.models.loading import LoadedModel
 
+OPENING = 16
+"""Tokens at the end of a prompt among which the tag is that opens a thinking block."""
+
 
 def execute(run: LiveRun, loaded: LoadedModel, blocks: PrefixCache, beside: Beside | None = None) -> None:
     """Compute a run; whatever happens, its log gets an end."""
@@ -41,16 +46,19 @@ def execute(run: LiveRun, loaded: LoadedModel, blocks: PrefixCache, beside: Besi
 
 def attempt(execution: Execution, step: Callable[[], Ended | None]) -> bool:
     """Carry out a step of a computation. When that ends the run, or fails, its log gets the end; returns whether it goes on."""
+    short = False
     try:
         end = step()
     except Cancelled:
         end = execution.cut(RunStatus.STOPPED, FinishReason.STOPPED)
-    except FaderError as error:
-        end = execution.cut(RunStatus.FAILED, FinishReason.ERROR, str(error))
     except Exception as error:  # noqa: BLE001  (whatever a model raises ends its run and nothing else)
-        end = execution.cut(RunStatus.FAILED, FinishReason.ERROR, str(explain(error)))
+        told = explain(error)
+        short = isinstance(told, OutOfMemory)
+        end = execution.cut(RunStatus.FAILED, FinishReason.ERROR, str(told))
     if end is None:
         return True
+    if short:  # only now: while the error is at hand, it holds what the model was computing with
+        execution.make_room()
     if not execution.run.inside.empty:
         execution.beside.keep(execution.run.inside)
     execution.run.append(end)
@@ -107,6 +115,13 @@ class Execution:
         self._read_back()
         return end_of(self.run, self.record, self.streamer)
 
+    def make_room(self) -> None:
+        """Memory ran out: give back whatever is held only to save time."""
+        self.run.inside.clear()
+        self.blocks.clear()
+        self.beside.static = StaticStore()
+        hand_back()
+
     def cut(self, status: RunStatus, reason: FinishReason, error: str | None = None) -> Ended:
         """The end of a run that did not come through."""
         self._read_back()
@@ -123,7 +138,8 @@ class Execution:
             ids = tuple(encode_literal(self.loaded.tokenizer, request.prefix_text))
             self.run.request = request = replace(request, prefix_ids=ids)
         if request.prompt_ids:
-            return Prompt(request.prompt_ids, "")
+            end = self.loaded.tokenizer.decode(list(request.prompt_ids[-OPENING:]), skip_special_tokens=False)
+            return Prompt(request.prompt_ids, "", opening=opening(str(end)))
         values = resolve(request.requested, facts, sources=request.sources).values
         prompt = build_prompt(
             self.loaded.tokenizer,
@@ -188,7 +204,7 @@ class Execution:
             prefix_ids=request.prefix_ids,
             prefix_text=request.prefix_text,
             stops=values["stop_strings"] or (),
-            opens_thinking=prompt.opens_thinking and not request.prefix_text,
+            opening=prompt.opening,
             count=int(values["num_return_sequences"]),
             at_once=int(values["num_beams"]) > 1,
             prompt_tokens=len(prompt.ids) + len(request.prefix_ids),

@@ -22,6 +22,8 @@ ADVICE_MEMORY = (
 
 def explain(error: Exception) -> FaderError:
     """An exception of the model or the library as an error with a sentence for the user."""
+    if isinstance(error, FaderError):
+        return error
     text = str(error)
     if isinstance(error, MemoryError) or "out of memory" in text.lower() or "can't allocate memory" in text:
         return OutOfMemory(ADVICE_MEMORY)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, TypeAlias
 from app.conversation import Role
 from app.engine.encoding import Shield, encode, encode_literal
 from app.engine.fitting import Fitted, fit
+from app.engine.text import opening
 from app.errors import RefusedInput
 
 if TYPE_CHECKING:
@@ -23,21 +24,21 @@ Turn: TypeAlias = dict[str, str]
 NOTE_NO_TEMPLATE = "This model has no chat template. The conversation was written as plain text with the labels “User:” and “Assistant:”."
 NOTE_SYSTEM_MERGED = "This model's template knows no system prompt; it was put in front of the first message."
 NOTE_TURNS_MERGED = "This model's template wants turns to alternate; consecutive messages of one side were joined."
-THINKING_OPENERS = ("<think>", "<thinking>", "<reasoning>")
 
 
 @dataclass(frozen=True, slots=True)
 class Prompt:
     """``ids``: the prompt as token ids. ``text``: the same for reading. ``omitted``: ids of messages that were left out.
 
-    ``opens_thinking``: the template has already opened a thinking block, so the reply begins inside it.
+    ``opening``: the tag (with what follows it) by which the template has already opened a thinking block, where it has; the reply
+    begins inside that.
     """
 
     ids: tuple[int, ...]
     text: str
     notes: tuple[str, ...] = ()
     omitted: tuple[str, ...] = ()
-    opens_thinking: bool = False
+    opening: str = ""
 
 
 def build_prompt(
@@ -96,8 +97,7 @@ def _render(
         turns.insert(0, {"role": Role.SYSTEM.value, "content": shield.hide(system_prompt)})
     rendered, notes = _apply_template(tokenizer, turns)
     ids = (*shield.encode(rendered), *encode_literal(tokenizer, prefix))
-    opens = rendered.rstrip().endswith(THINKING_OPENERS)
-    return Prompt(ids, shield.reveal(rendered) + prefix, notes, opens_thinking=opens)
+    return Prompt(ids, shield.reveal(rendered) + prefix, notes, opening=opening(rendered))
 
 
 def _render_source(tokenizer: PreTrainedTokenizerBase, messages: Sequence[Message], system_prompt: str) -> Prompt:

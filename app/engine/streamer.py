@@ -30,14 +30,12 @@ if TYPE_CHECKING:
 class Strand:
     """One returned sequence: its new ids, its text, and the filters in between."""
 
-    def __init__(
-        self, tokenizer: PreTrainedTokenizerBase, prefix_ids: Sequence[int], stops: Sequence[str], *, thinking: bool
-    ) -> None:
+    def __init__(self, tokenizer: PreTrainedTokenizerBase, prefix_ids: Sequence[int], stops: Sequence[str]) -> None:
         self.ids: list[int] = []
         self.text = ""
         self.decoder = IncrementalDecoder(tokenizer, _hidden(tokenizer), prefix_ids)
         self.stops = StopFilter(stops)
-        self.thinking = ThinkingSplitter(inside=thinking)
+        self.thinking = ThinkingSplitter()
 
 
 def _hidden(tokenizer: PreTrainedTokenizerBase) -> frozenset[int]:
@@ -60,7 +58,7 @@ class RunStreamer(TextIteratorStreamer):
         prefix_ids: Sequence[int] = (),
         prefix_text: str = "",
         stops: Sequence[str] = (),
-        opens_thinking: bool = False,
+        opening: str = "",
         count: int = 1,
         at_once: bool = False,
         prompt_tokens: int = 0,
@@ -68,7 +66,7 @@ class RunStreamer(TextIteratorStreamer):
     ) -> None:
         super().__init__(tokenizer, skip_prompt=False, skip_special_tokens=True)
         self.run = run
-        self.strands = [Strand(tokenizer, prefix_ids, stops, thinking=opens_thinking) for _ in range(count)]
+        self.strands = [Strand(tokenizer, prefix_ids, stops) for _ in range(count)]
         self.at_once = at_once
         self.prefilled_at: float | None = None
         self.first_token_at: float | None = None
@@ -78,8 +76,10 @@ class RunStreamer(TextIteratorStreamer):
         self.reused = 0
         self.ended = False
         self.preparation: Prepared | None = None
-        for index in range(count if prefix_text else 0):
-            self._emit(index, prefix_text)
+        # A block that the prompt has opened is opened in the reply too: then its text can be read, and gone on from, by itself.
+        begun = prefix_text if prefix_text.lstrip().startswith(tuple(THINKING_PAIRS)) else opening + prefix_text
+        for index in range(count):
+            self._emit(index, begun)
 
     def prepared(self, prepared: Prepared) -> None:
         """Keep what generate prepared, for reading back at the end."""

@@ -15,6 +15,8 @@ if TYPE_CHECKING:
 
 Kind: TypeAlias = Literal["answer", "thinking", "mark"]
 REPLACEMENT = "\N{REPLACEMENT CHARACTER}"
+LONGEST = 16
+"""Tokens that one character may take; it has four bytes at most, and some tokenizers have tokens of single bytes."""
 THINKING_PAIRS = {"<think>": "</think>", "<thinking>": "</thinking>", "<reasoning>": "</reasoning>"}
 
 
@@ -49,11 +51,21 @@ class IncrementalDecoder:
         if text.endswith(REPLACEMENT):
             certain = text[:-1]
             new, self._given = self._beyond(certain), certain if len(certain) > len(self._given) else self._given
+            if len(self._ids) - self._read > LONGEST:
+                self._move_on(text)
             return new
         new = self._beyond(text)
         self._start, self._read = self._read, len(self._ids)
         self._given = self._decode(self._start, self._read)
         return new
+
+    def _move_on(self, text: str) -> None:
+        """So many tokens without the end of a character are bad bytes: begin the window later, where nothing spans its beginning."""
+        end = len(self._ids)
+        start, read = end - LONGEST, end - LONGEST // 2
+        settled, window = self._decode(self._start, read), self._decode(start, end)
+        if text == settled + window[len(self._decode(start, read)) :]:
+            self._start, self._read, self._given = start, read, window[:-1]
 
     def flush(self) -> str:
         """What was held back."""
@@ -152,6 +164,13 @@ class ThinkingSplitter:
         """What was held back."""
         if self._held:
             yield ("thinking" if self.inside else "answer"), self._take(len(self._held))
+
+
+def opening(text: str) -> str:
+    """The end of a prompt from the tag on that leaves a thinking block open; nothing where it leaves none open."""
+    bare = text.rstrip()
+    tag = next((tag for tag in THINKING_PAIRS if bare.endswith(tag)), None)
+    return text[len(bare) - len(tag) :] if tag else ""
 
 
 def split_thinking(content: str) -> list[tuple[Kind, str]]:

@@ -7,16 +7,13 @@ saved before that forward: saving afterwards can corrupt both file and live mode
 
 from __future__ import annotations
 
-import ctypes
-import gc
 import logging
-import sys
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from threading import Event
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 from app.errors import ModelDamaged
 from app.models.catalogue import resolve
@@ -25,6 +22,7 @@ from app.models.devices import cards_for, slow_dtype
 from app.models.facts import ModelFacts
 from app.models.honesty import four_bit_doubt
 from app.models.measure import LoadReport, PeakMemory, Weights, weigh
+from app.models.memory import hand_back
 from app.models.options import LoadOptions
 from app.models.preparation import Checkpoint, checkpoint_for
 from app.models.quiet import hear, listening
@@ -161,16 +159,8 @@ def prepare_model(
 
 def unload(loaded: LoadedModel) -> None:
     """Free a model's memory, and hand it back to the system where that can be asked for. The object is unusable afterwards."""
-    import torch
-
     del loaded.model, loaded.tokenizer
-    gc.collect()
-    if torch.cuda.is_available():
-        torch.cuda.empty_cache()
-    if sys.platform == "linux":
-        trim: Any = getattr(ctypes.CDLL(None), "malloc_trim", None)  # glibc has it, musl hasn't
-        if trim is not None:
-            trim(0)
+    hand_back()
 
 
 def _watch(progress: Callable[[str, int, int], None] | None, cancelled: Event | None) -> Watch:

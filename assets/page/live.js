@@ -65,6 +65,7 @@ function apply(message, update, follower) {
     return;
   }
   node.setAttribute("aria-busy", "true");
+  node.dataset.seq = update.seq; // the last event that it shows
   node.classList.add("live");
   if (update.elsewhere) putFinal(holder, update.final);
   else if (update.segments.length) {

@@ -252,6 +252,31 @@ def test_a_conversation_keeps_its_parameters_for_who_inherits_them(chat: Chat) -
     assert run.explained["top_k"]["source"] == "conversation"
 
 
+def test_parameters_are_frozen_when_the_message_is_sent(chat: Chat) -> None:
+    ahead = chat.send("hello", requested=LONG)
+    stops = ["never said"]
+    asked = {**SHORT, "stop_strings": stops}
+    waiting = chat.send("and you?", requested=asked)
+    asked["max_new_tokens"] = 3
+    stops.append("a")
+    chat.store.update_conversation(waiting.conversation.id, parameters={"max_new_tokens": 1}, system_prompt="Shout.")
+    ahead.run.cancel()
+    run = done(chat, waiting)
+    assert (run.effective["max_new_tokens"], run.effective["stop_strings"]) == (8, ["never said"])
+    assert run.requested["stop_strings"] == ["never said"]
+    assert chat.engine.desk
+    assert "Shout" not in chat.engine.desk.decode(run.prompt_ids)
+
+
+def test_a_reply_longer_than_the_context_is_fitted_and_explained(chat: Chat) -> None:
+    run = done(chat, chat.send("word " * 150, requested={"max_new_tokens": 5_000, "min_new_tokens": 4_000}))
+    assert run.status is RunStatus.DONE
+    assert len(run.prompt_ids) + run.effective["max_new_tokens"] == 512
+    assert run.explained["max_new_tokens"]["kind"] == "clamped"
+    assert "context" in run.explained["max_new_tokens"]["reason"]
+    assert any(note.startswith("max_new_tokens:") for note in run.notes)
+
+
 def test_what_came_from_a_preset_is_recorded_so_also_in_another_reply(chat: Chat) -> None:
     chat.store.save_preset("Mine", {"temperature": 1.3, "top_k": 7})
     asked = {**SHORT, "temperature": 1.3, "top_k": 8}

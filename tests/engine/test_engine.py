@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Callable
 from threading import Event, Thread
 from typing import Any
@@ -194,6 +195,30 @@ def test_running_out_of_memory_gives_advice(engine: Engine, tiny: LoadedModel, m
         patch.setattr(tiny.model, "forward", failing)
         ended = engine.submit(request_for()).result(60)
     assert "Try a shorter conversation" in (ended.run.error or "")
+    assert engine.submit(request_for()).result(60).run.status is RunStatus.DONE
+
+
+def test_running_out_of_memory_frees_what_the_run_held_and_what_was_kept_of_prompts(
+    engine: Engine, tiny: LoadedModel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    caches: list[Any] = []
+    forward, count = tiny.model.forward, iter(range(1, 10_000))
+
+    def greedy_for_memory(*args: Any, **kwargs: Any) -> Any:
+        out = forward(*args, **kwargs)
+        caches.append(weakref.ref(out.past_key_values))
+        if next(count) > 12:
+            raise MemoryError
+        return out
+
+    with monkeypatch.context() as patch:
+        patch.setattr(tiny.model, "forward", greedy_for_memory)
+        ended = engine.submit(request_for("word " * 20, requested={"output_logits": True, **LONG})).result(60)
+    assert ended.text
+    assert "Try a shorter conversation" in (ended.run.error or "")
+    assert engine.held.blocks.used_bytes == 0
+    assert len(caches) == 13
+    assert all(cache() is None for cache in caches)
     assert engine.submit(request_for()).result(60).run.status is RunStatus.DONE
 
 

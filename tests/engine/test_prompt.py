@@ -104,7 +104,8 @@ def test_a_typed_beginning_follows_the_template() -> None:
 
 def test_a_template_that_opens_a_thinking_block_is_noticed() -> None:
     template = "{% for m in messages %}{{ m['content'] }}{% endfor %}<think>\n"
-    assert build_prompt(tiny_tokenizer(chat_template=template), FACTS, talk("x")).opens_thinking
+    assert build_prompt(tiny_tokenizer(chat_template=template), FACTS, talk("x")).opening == "<think>"
+    assert build_prompt(TOKENIZER, FACTS, talk("<think>")).opening == ""
 
 
 @pytest.mark.parametrize(

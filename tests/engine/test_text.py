@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from transformers import PreTrainedTokenizerBase
 
 from app.engine.encoding import special_ids
-from app.engine.text import IncrementalDecoder, StopFilter, ThinkingSplitter, split_thinking
+from app.engine.text import LONGEST, IncrementalDecoder, StopFilter, ThinkingSplitter, split_thinking
 from tests.models.tiny import tiny_tokenizer
 
 TOKENIZER = tiny_tokenizer()
@@ -47,12 +47,46 @@ def test_ascii_arrives_with_every_token() -> None:
     assert all(streamed(ids)[:-1])
 
 
+@pytest.mark.parametrize("text", SAMPLES)
+def test_every_character_is_there_with_the_token_that_completes_it(text: str) -> None:
+    ids = TOKENIZER(text)["input_ids"]
+    pieces = streamed(ids)
+    for count in range(1, len(ids) + 1):
+        assert "".join(pieces[:count]) == decoded(ids[:count]).rstrip("\N{REPLACEMENT CHARACTER}")
+
+
+@pytest.mark.parametrize("what", ["no line end", "bad bytes", "an emoji after the other"])
+def test_work_per_token_is_bounded(what: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    byte = TOKENIZER.convert_tokens_to_ids(TOKENIZER.tokenize("é")[0])
+    ids = {
+        "no line end": TOKENIZER("word")["input_ids"] * 500,
+        "bad bytes": [byte] * 2_000,
+        "an emoji after the other": TOKENIZER("🚀" * 500)["input_ids"],
+    }[what]
+    longest, decode = 0, TOKENIZER.decode
+
+    def counting(these: list[int], **options: bool) -> str:
+        nonlocal longest
+        longest = max(longest, len(these))
+        return str(decode(these, **options))
+
+    monkeypatch.setattr(TOKENIZER, "decode", counting)
+    text = "".join(streamed(ids))
+    assert longest < 3 * LONGEST
+    monkeypatch.undo()
+    assert text == decoded(ids)
+
+
 @given(st.text(max_size=40))
 def test_any_unicode_streams_exactly(text: str) -> None:
     assert "".join(streamed(TOKENIZER(text)["input_ids"])) == decoded(TOKENIZER(text)["input_ids"])
 
 
-@given(st.lists(st.integers(0, len(TOKENIZER) - 1), max_size=60))
+BYTES = TOKENIZER.convert_tokens_to_ids(TOKENIZER.tokenize("é你🚀"))
+"""Tokens that are parts of characters."""
+
+
+@given(st.lists(st.one_of(st.integers(0, len(TOKENIZER) - 1), st.sampled_from(BYTES)), max_size=90))
 def test_any_sequence_of_tokens_streams_exactly_bad_bytes_and_special_tokens_included(ids: list[int]) -> None:
     assert "".join(streamed(ids)) == decoded(ids)
 
