@@ -60,11 +60,10 @@ def shared_cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="session", autouse=True)
 def _kernels_built_once(shared_cache: Path) -> Iterator[None]:
     """Tests with cache folders of their own need no compiler each. ``tests/native`` builds for itself."""
-    from app.native import library
+    from app.native.build import build
 
     with pytest.MonkeyPatch.context() as patch:
-        build = library.build
-        patch.setattr(library, "build", lambda _cache: build(shared_cache))
+        patch.setattr("app.native.library.build", lambda _cache: build(shared_cache))
         yield
 
 
