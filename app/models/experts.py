@@ -108,7 +108,7 @@ class FourBitExperts(nn.Module):
 
     def _product(self, rows: torch.Tensor, name: str, expert: int) -> torch.Tensor:
         """Rows [n, columns] times one expert's weight: [n, rows of the weight], in the rows' dtype."""
-        if self._kernels:
+        if self._kernels and not torch.compiler.is_compiling():
             return self._kernels[name][expert].apply(rows)
         codes, scales = getattr(self, name)[expert], getattr(self, name + SCALES)[expert]
         return nn.functional.linear(rows, unpack(codes, scales, self.scheme, rows.dtype))

@@ -53,7 +53,7 @@ class GridLinear(nn.Module):
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         """[…, columns] -> […, rows] in the input's dtype."""
-        if self.kernel is not None:
+        if self.kernel is not None and not torch.compiler.is_compiling():
             return self.kernel.apply(x)
         bias = None if self.bias is None else self.bias.to(x.dtype)
         return functional.linear(x, self.unpacked().to(x.dtype), bias)
@@ -97,7 +97,7 @@ class GridHead(nn.Module):
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         """[…, width] -> […, entries] in the input's dtype."""
-        if self.kernel is not None:
+        if self.kernel is not None and not torch.compiler.is_compiling():
             return self.kernel.apply(x)
         whole = self._shared[0](torch.arange(self.out_features, device=x.device))
         return functional.linear(x, whole.to(x.dtype))

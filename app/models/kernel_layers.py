@@ -78,6 +78,9 @@ def _four_bit_class() -> type[Any]:
         kernel: Weight
 
         def forward(self, x: torch.Tensor) -> torch.Tensor:
+            if torch.compiler.is_compiling():  # it can't look into the kernels, but into bitsandbytes' operators
+                traced: torch.Tensor = super().forward(x)
+                return traced
             return self.kernel.apply(x)
 
     return KernelLinear4bit
@@ -90,6 +93,9 @@ class KernelLinear(nn.Linear):
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         """[…, columns] -> […, rows] in the input's dtype."""
+        if torch.compiler.is_compiling():
+            bias = None if self.bias is None else self.bias.to(x.dtype)
+            return nn.functional.linear(x, self.weight.to(x.dtype), bias)
         return self.kernel.apply(x)
 
 
