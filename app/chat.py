@@ -16,6 +16,8 @@ from app.conversation import EMPTY, Conversation, Json, Message, Role, Run, RunS
 from app.engine.held import no_desk
 from app.engine.run import LiveRun, RunRequest
 from app.errors import NotFound, RefusedInput, RunFailed, StoreError
+from app.insight.compare import Grid
+from app.insight.recorded import Recorded
 from app.insight.replay import Replay, alone_claim, compare, request_for
 from app.parameters.presets import Preset, shipped
 from app.parameters.resolve import resolve
@@ -52,6 +54,7 @@ class Started:
 class Compared:
     """A cell under way. ``apart``: why it is computed by itself, None where it goes side by side with the others."""
 
+    cell: Cell
     started: Started
     apart: str | None
 
@@ -155,17 +158,26 @@ class Chat:
         conversation = self.store.conversation(old.conversation_id)
         return self._start(conversation, [], self._checked(wanted), beginning, parent_id=old.parent_id)
 
-    def compare(self, message_id: str, cells: Sequence[Cell]) -> tuple[Compared, ...]:
-        """Start a sibling of a reply for each cell, those that can be side by side in one batch; the reply stays on display. Other
-        models are loaded in turn, and the present one comes back afterwards. Raises as ``branch_token`` does."""
+    def compare(self, message_id: str, sweeps: Mapping[str, Sequence[Json]]) -> tuple[Compared, ...]:
+        """Start a sibling of a finished reply for every combination of the swept values (of parameters, ``preset`` and ``model``), with
+        its prompt and seed; those that can be are computed in one batch, and the reply stays on display. Other models are loaded in
+        turn, and the present one comes back afterwards.
+
+        Raises RefusedInput, BadParameter and NotFound before anything is started (see ``Grid.cells``), NoModel, StoreError.
+        """
         old = self._message(message_id, Role.ASSISTANT)
+        if old.run is None or not old.run.status.final:
+            raise RefusedInput("Only a finished reply that a model wrote here can be compared.")
+        own = {name: Preset(name, "", parameters) for name, parameters in self.store.presets().items()}
+        presets = own | {preset.name: preset for preset in shipped()}
+        cells = Grid(Recorded(old.run, None), self.engine.status().facts, presets).cells(sweeps)
         shown = self._leaf(self.store.conversation(old.conversation_id))
         begun: list[tuple[Message, RunRequest]] = []
         try:
             for cell in cells:
-                begun.append(self._begin_cell(old, cell))  # noqa: PERF401  (what has begun is kept when the next one can't)
+                begun.append(self._begin_cell(old, old.run, cell))  # noqa: PERF401  (what has begun is kept when the next one can't)
         finally:
-            compared = self._queue_cells(begun)
+            compared = self._queue_cells(begun, cells)
             if shown:
                 self.store.update_conversation(old.conversation_id, shown_leaf=shown)
         return compared
@@ -413,12 +425,9 @@ class Chat:
         )
         return replace(reply, run=run), request
 
-    def _begin_cell(self, old: Message, cell: Cell) -> tuple[Message, RunRequest]:
+    def _begin_cell(self, old: Message, run: Run, cell: Cell) -> tuple[Message, RunRequest]:
         """A cell's reply begins with what the compared one took over: on its own model with the same tokens, on another one as text."""
-        run, desk = old.run, self.engine.desk
-        if run is None:
-            raise RefusedInput("This reply was not written by a model here.")
-        ids = run.output_ids[: len(run.output_ids) - run.stats.new_tokens]
+        desk, ids = self.engine.desk, run.output_ids[: len(run.output_ids) - run.stats.new_tokens]
         if ids and desk is None:
             raise no_desk(self.engine.status())
         text = desk.shown(ids) if ids and desk else ""
@@ -428,13 +437,15 @@ class Chat:
         parent, model, sources = old.parent_id, cell.model, cell.sources
         return self._begin(conversation, [], cell.requested, beginning, parent_id=parent, model=model, sources=sources)
 
-    def _queue_cells(self, begun: Sequence[tuple[Message, RunRequest]]) -> tuple[Compared, ...]:
+    def _queue_cells(self, begun: Sequence[tuple[Message, RunRequest]], cells: Sequence[Cell]) -> tuple[Compared, ...]:
         """Queue what a comparison has begun, and put the present model back behind it."""
-        replies, status = {request.run_id: reply for reply, request in begun}, self.engine.status()
+        known = {request.run_id: (reply, cell) for (reply, request), cell in zip(begun, cells, strict=False)}
+        status = self.engine.status()
         compared: dict[str, Compared] = {}
         for turn in turns([request for _, request in begun], status, exact=self.engine.exact_together):
             for live in self.engine.submit_together(turn.requests):
-                compared[live.id] = Compared(self._follow(replies[live.id], live), turn.apart)
+                reply, cell = known[live.id]
+                compared[live.id] = Compared(cell, self._follow(reply, live), turn.apart)
         if status.name and any(request.model not in (None, status.name) for _, request in begun):
             self.engine.put_back(status.name, status.facts.draft_model if status.facts else None)
         return tuple(compared[request.run_id] for _, request in begun)

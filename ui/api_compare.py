@@ -7,15 +7,12 @@ from typing import Annotated
 from fastapi import APIRouter
 from pydantic import BaseModel, Field
 
-from app.chat import Chat
+from app.chat import Chat, Compared
 from app.conversation import Json
-from app.errors import RefusedInput
-from app.insight.compare import MODEL, MOST, Grid
-from app.insight.recorded import Recordings
+from app.insight.compare import MODEL, MOST
 from app.models.catalogue import list_models
 from ui.api_insight import desk_for
 from ui.compare_views import Checks, cell_view
-from ui.preset_shelf import Shelf
 
 
 class Sweeps(BaseModel):
@@ -47,29 +44,14 @@ class Finished(BaseModel):
 def router(chat: Chat) -> APIRouter:
     """``POST /api/messages/{id}/compare`` and everything below ``/api/compare``."""
     routes = APIRouter(prefix="/api")
-    recordings, checks = Recordings(chat.store), Checks()
+    checks = Checks()
 
     @routes.post("/messages/{message_id}/compare")
     def start(message_id: str, body: Sweeps) -> Json:
         run = chat.store.message(message_id).run
-        if run is None:
-            raise RefusedInput("This reply was not written by a model here.")
-        if MODEL not in body.sweeps:
-            desk_for(chat, run)
-        presets = {preset.name: preset for preset in Shelf(chat).all()}
-        grid = Grid(recordings.of(run.id), chat.engine.status().facts, presets)
-        cells = grid.cells(body.sweeps)
-        return {
-            "cells": [
-                {
-                    "changes": dict(cell.changes),
-                    "message": compared.started.reply.id,
-                    "run": compared.started.run.id,
-                    "apart": compared.apart,
-                }
-                for cell, compared in zip(cells, chat.compare(message_id, cells), strict=True)
-            ]
-        }
+        if run is not None and run.prompt_ids and MODEL not in body.sweeps:
+            desk_for(chat, run)  # its tokens mean something to this model only
+        return {"cells": [_started(compared) for compared in chat.compare(message_id, body.sweeps)]}
 
     @routes.post("/compare/follow")
     def follow(body: Cells) -> Json:
@@ -93,3 +75,9 @@ def router(chat: Chat) -> APIRouter:
         return {"stopped": checks.stop(check_id)}
 
     return routes
+
+
+def _started(compared: Compared) -> Json:
+    started = compared.started
+    changes = dict(compared.cell.changes)
+    return {"changes": changes, "message": started.reply.id, "run": started.run.id, "apart": compared.apart}
