@@ -47,7 +47,9 @@ class Lens(Question):
             raise RefusedInput("This model's last norm and head weren't found, so its layers can't be read.")
         with torch.inference_mode():
             hidden = self.hidden.to(model.device)
-            states = torch.cat([norm(hidden[:-1]).to(hidden.device), hidden[-1:]])  # the library gives the last one normed
+            states = torch.cat(
+                [norm(hidden[:-1]).to(hidden.device), hidden[-1:]]
+            )  # the library gives the last one normed
             top = head(states).float().softmax(dim=-1).topk(self.count, dim=-1)
         pairs = zip(top.indices.tolist(), top.values.tolist(), strict=True)
         self.layers = [tuple(Guess(i, p) for i, p in zip(ids, chances, strict=True)) for ids, chances in pairs]
