@@ -82,7 +82,7 @@ def test_any_unicode_streams_exactly(text: str) -> None:
     assert "".join(streamed(TOKENIZER(text)["input_ids"])) == decoded(TOKENIZER(text)["input_ids"])
 
 
-BYTES = TOKENIZER.convert_tokens_to_ids(TOKENIZER.tokenize("é你🚀"))
+BYTES: list[int] = TOKENIZER("é你🚀")["input_ids"]
 """Tokens that are parts of characters."""
 
 
