@@ -11,7 +11,7 @@ import json
 import sys
 import time
 
-UPDATE_S, WAIT_S = 0.04, 0.25
+UPDATE_S, WAIT_S = 0.03, 0.25
 """As the page does: at most one update in so long, and an answer held back so long when there is nothing new."""
 
 

@@ -16,10 +16,11 @@ from fastapi import FastAPI
 from app.chat import Chat
 from app.conversation import Conversation
 from app.settings import Settings
-from ui import shell, static
+from ui import first_script, shell, static
 from ui.actions import Actions
 from ui.api_errors import sentence
 from ui.controls import build_parameters_panel
+from ui.first_script import FirstScript
 from ui.models_panel import build_models_panel
 from ui.panel import ParametersPanel
 from ui.previews import Previews
@@ -47,11 +48,12 @@ def mount(app: FastAPI, chat: Chat, settings: Settings) -> FastAPI:
         show_error=True,
         allowed_paths=[],
     )
+    mounted.add_middleware(FirstScript)
     return mounted
 
 
 def _head() -> str:
-    scripts = [name for name in static.contents() if name.endswith(".js")]
+    scripts = [name for name in static.contents() if name.endswith(".js") and name != first_script.NAME]
     links = [
         f'<link rel="icon" href="{static.address("icon.svg")}" type="image/svg+xml">',
         *(f'<link rel="stylesheet" href="{static.address(name)}">' for name in STYLES),

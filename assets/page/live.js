@@ -9,7 +9,8 @@ import { putFinal, putSegments } from "./segments.js";
 import { loadList } from "./sidebar.js";
 import { shown } from "./state.js";
 
-const UPDATE_MS = 40; // a screen shows no more; the first text is not held back; a costly update (a long open block) makes the next one wait
+const UPDATE_MS = 30; // a reader sees no more; the first text is not held back
+const COSTLY_MS = 250; // a costly update (a long open block) makes the next one wait, but a busy machine isn't to be mistaken for one
 const STATUS_WORDS = { queued: "Waiting for its turn", loading: "Loading the model", prefill: "Reading the prompt", generating: "Thinking of the first word" };
 
 export function follow(message) {
@@ -38,7 +39,7 @@ export function follow(message) {
       keepEnd(() => apply(message, update, follower));
       const cost = performance.now() - arrived + (update.work_ms || 0);
       if (update.done) break;
-      await sleep(document.hidden ? 1000 : update.elsewhere ? 1000 : Math.min(1000, Math.max(UPDATE_MS - (performance.now() - started), 3 * cost)));
+      await sleep(document.hidden ? 1000 : update.elsewhere ? 1000 : Math.max(UPDATE_MS - (performance.now() - started), Math.min(COSTLY_MS, 3 * cost)));
     }
     shown.followers.delete(id);
     finished();

@@ -15,11 +15,13 @@ from storage import open_store
 from tests.ui.fakes import FakeEngine, said
 from ui.serve import serve
 
+SLOWLY = 4_000
+"""Paragraphs of a reply that is still being written whatever a busy machine does meanwhile."""
 SHOW = Path(__file__).with_name("showcase.md")
 
 
 def script(request: RunRequest) -> Iterator[str]:
-    """What the last message asks for: "showcase", "think", "fail", "slow", or an echo."""
+    """What the last message asks for: "showcase", "think", "fail", "slow", "burst" (all at once), or an echo."""
     words = said(request)
     if "fail" in words:
         yield "It began well, "
@@ -28,9 +30,10 @@ def script(request: RunRequest) -> Iterator[str]:
     text = SHOW.read_text() if "showcase" in words else f"You said: {words}"
     if "think" in words:
         yield from ("<think>", "First I look at the question.", " Then I answer.", "</think>", "\n\n")
-    for _ in range(400 if "slow" in words else 1):
+    many = "slow" in words or "burst" in words
+    for _ in range(SLOWLY if "slow" in words else 400 if many else 1):
         yield from (text[i : i + 5] for i in range(0, len(text), 5))
-        yield "\n\n" if "slow" in words else ""
+        yield "\n\n" if many else ""
 
 
 if __name__ == "__main__":
@@ -38,6 +41,7 @@ if __name__ == "__main__":
     store = open_store(settings.home)
     store.interrupt_orphans()
     engine = FakeEngine(script, step_s=0.01)
+    engine.pause = lambda request: 0.0 if "burst" in said(request) else 0.01
     engine.chunks = lambda request: 2_000 if "long prompt" in said(request) else 1
     chat = Chat(store, cast(Engine, engine), settings)
     serve(chat, settings, open_browser=False)

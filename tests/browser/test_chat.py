@@ -141,6 +141,55 @@ def test_switching_while_a_reply_streams_mixes_nothing(page: Page) -> None:
     finished(page)
 
 
+def test_waiting_tabs_know_their_place_and_move_up(page: Page, new_page: NewPage, server: Server) -> None:
+    send(page, "slow first in line")
+    expect(last_reply(page)).to_contain_text("You said")
+    second, third = new_page(server), new_page(server)
+    send(second, "second in line")
+    expect(last_reply(second)).to_contain_text("Waiting: one reply before this one")
+    send(third, "third in line")
+    expect(last_reply(third)).to_contain_text("Waiting: 2 replies before this one")
+    last_reply(second).get_by_role("button", name="Cancel").click()
+    expect(last_reply(second).locator(".mark")).to_contain_text("Stopped here")
+    expect(last_reply(third)).to_contain_text("Waiting: one reply before this one")
+    expect(last_reply(page)).to_have_attribute("aria-busy", "true")
+    page.locator("#stop").click()
+    expect(last_reply(third)).to_contain_text("You said: third in line")
+
+
+def test_a_lost_connection_is_taken_up_where_it_was(page: Page, watch: Watch) -> None:
+    watch.expected = ("Failed to load resource", "ERR_INTERNET_DISCONNECTED", "fetch")
+    send(page, "slow on a bad line")
+    expect(last_reply(page).locator(".md > div").nth(3)).to_be_attached()
+    page.context.set_offline(True)
+    expect(page.locator("#model-status")).to_contain_text("not answering")
+    seen = last_reply(page).locator(".md > div").count()
+    page.context.set_offline(False)
+    expect(last_reply(page).locator(".md > div").nth(seen + 5)).to_be_attached()
+    page.locator("#stop").click()
+    finished(page)
+    shown = last_reply(page).locator(".md > div").all_inner_texts()
+    assert set(shown[:-1]) == {"You said: slow on a bad line"}
+    page.reload()
+    expect(last_reply(page).locator(".md > div")).to_have_text(shown, use_inner_text=True)
+
+
+def test_what_comes_faster_than_a_screen_shows_is_shown_together(page: Page) -> None:
+    page.evaluate(
+        """() => {
+          window.updates = 0;
+          new MutationObserver(() => { window.updates += 1; })
+            .observe(document.querySelector("#chat-log"), { subtree: true, attributeFilter: ["data-seq"] });
+        }"""
+    )
+    send(page, "burst of words")
+    finished(page)
+    blocks = last_reply(page).locator(".md > div")
+    expect(blocks).to_have_count(400)
+    assert set(blocks.all_inner_texts()) == {"You said: burst of words"}
+    assert page.evaluate("window.updates") < 400, "2,800 pieces came"
+
+
 def test_a_waiting_reply_can_be_cancelled_in_its_place(page: Page, new_page: NewPage, server: Server) -> None:
     send(page, "slow holder")
     expect(last_reply(page)).to_contain_text("You said")

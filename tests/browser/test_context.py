@@ -84,3 +84,20 @@ def test_the_policy_stop_says_why_and_another_policy_goes_on(new_page: NewPage, 
     refusal.get_by_role("button", name="Try again").click()
     expect(page.locator("#chat .message.assistant").last.locator(".reply-stats")).to_contain_text("8 tokens")
     expect(page.locator("#chat .message.user").first.locator(".context-badge")).to_be_visible()
+
+
+def test_a_model_unloaded_by_hand_is_missed_in_words_and_comes_back(new_page: NewPage, real: Server) -> None:
+    page = new_page(real, width=1440)
+    page.get_by_role("tab", name="Model").click()
+    page.locator("#model-unload").click()
+    expect(page.locator("#model-status")).to_have_attribute("data-state", "none")
+    page.locator("#prompt textarea").fill("Anybody there?")
+    page.locator("#prompt textarea").press("Enter")
+    alone = page.locator("#chat .message.assistant").last.get_by_role("alert")
+    expect(alone).to_contain_text("No model is loaded. Choose one under “Models”")
+    page.locator("#model-name input").fill("tiny")
+    page.locator("#model-name input").press("Enter")
+    page.locator("#model-load").click()
+    expect(page.locator("#model-status")).to_have_attribute("data-state", "ready")
+    alone.get_by_role("button", name="Try again").click()
+    expect(page.locator("#reply-stats")).to_be_visible()

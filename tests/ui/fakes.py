@@ -38,6 +38,7 @@ class FakeEngine:
     def __init__(self, script: Callable[[RunRequest], Iterator[str]] = pieces, step_s: float = 0.0) -> None:
         self.script = script
         self.step_s = step_s
+        self.pause: Callable[[RunRequest], float] = lambda _request: self.step_s
         self.chunks: Callable[[RunRequest], int] = lambda _request: 1
         self.model = ModelStatus("ready", "fake", FACTS)
         self.desk: Desk | None = None
@@ -54,13 +55,21 @@ class FakeEngine:
         self._thread.start()
 
     def submit(self, request: RunRequest) -> LiveRun:
-        run = LiveRun(request)
+        run = LiveRun(request, on_cancel=self._leave)
         with self._lock:
             self.requests.append(request)
             self._runs[run.id] = run
             self._waiting.append(run)
         self._wake.set()
         return run
+
+    def _leave(self, run: LiveRun) -> None:
+        """A run that is still waiting ends at once."""
+        with self._lock:
+            if run not in self._waiting[1:]:
+                return
+            self._waiting.remove(run)
+        run.append(_ended(run, [], FinishReason.STOPPED, None))
 
     def live(self, run_id: str) -> LiveRun | None:
         return self._runs.get(run_id)
@@ -114,7 +123,7 @@ class FakeEngine:
                     reason = FinishReason.STOPPED
                     break
                 self._say(run, said, piece)
-                run.cancelled.wait(self.step_s)
+                run.cancelled.wait(self.pause(run.request))
         except Exception as failure:  # noqa: BLE001  (a script that raises is a model that raises)
             reason, error = FinishReason.ERROR, str(failure)
         run.append(_ended(run, said, reason, error))

@@ -46,7 +46,7 @@ def test_every_import_of_a_script_names_something_that_is_there() -> None:
 
 
 def test_every_script_is_loaded() -> None:
-    loaded, new = set[str](), {"main.js"}
+    loaded, new = set[str](), {"main.js", "first.js"}
     while new:
         loaded |= new
         paths = {(name, path) for name in new for _, path in IMPORT.findall(text(name))}
