@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from threading import Event
 
 import pytest
 from fastapi.testclient import TestClient
@@ -36,6 +37,31 @@ def test_a_run_is_followed_by_what_changed(client: TestClient, chat: Chat, engin
     tail = client.get(f"/api/runs/{started.run.id}", params={"after": last - 1}).json()["segments"][0]
     assert tail["from"] == 2
     assert tail["blocks"] == ["<p>third</p>"]
+
+
+@pytest.mark.parametrize(("turns", "paragraphs"), [(1, 5), (1, 2_000), (60, 5)])
+def test_an_update_is_small_in_a_long_conversation_and_late_in_a_long_reply(
+    client: TestClient, chat: Chat, engine: FakeEngine, turns: int, paragraphs: int
+) -> None:
+    held = Event()
+
+    def script(_request: RunRequest) -> Iterator[str]:
+        yield from ("a paragraph of the reply\n\n" for _ in range(paragraphs))
+        yield "and one word"
+        held.wait(30)
+
+    talk = None
+    for _ in range(turns - 1):
+        before = chat.send("word " * 100, conversation_id=talk)
+        talk = before.conversation.id
+        before.run.result(30)
+    engine.script = script
+    started = chat.send("go on", conversation_id=talk)
+    last = next(number for number, event in started.run.events() if getattr(event, "text", "") == "and one word")
+    update = client.get(f"/api/runs/{started.run.id}", params={"after": last - 1})
+    held.set()
+    assert update.json()["segments"][0]["blocks"] == ["<p>and one word</p>"]
+    assert len(update.content) < 500
 
 
 def test_a_run_of_an_earlier_process_is_read_from_the_store(client: TestClient, chat: Chat, engine: FakeEngine) -> None:
