@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from app.engine.fast.fits import why_not
 from app.engine.fast.step import FastStep
+from app.engine.fast.tempo import Tempo
 
 if TYPE_CHECKING:
     import torch
@@ -64,6 +65,8 @@ def decoding_for(loaded: LoadedModel, *, wanted: bool = True) -> Decoding:
 
     Also finds the number of threads it is quickest with, which changes no bit of what it computes.
     """
+    import torch
+
     if not wanted:
         return Decoding()
     model, kernels = loaded.model, loaded.kernels
@@ -75,7 +78,9 @@ def decoding_for(loaded: LoadedModel, *, wanted: bool = True) -> Decoding:
         step = FastStep(model, kernels)
         found = compare(model, step)
         exact = exact_together(step, int(model.config.vocab_size))
-        kernels.use(quickest(step, kernels))
+        most = max(torch.get_num_threads(), kernels.threads)
+        step.replies.tempo = Tempo(most, quickest(step, kernels, most))
+        kernels.use(most)
     except Exception:
         log.exception("The fast step failed its trial; the library decodes")
         return Decoding(reason="the fast step failed its trial")
@@ -105,11 +110,8 @@ def _steps(step: FastStep, tokens: list[int]) -> torch.Tensor:
         step.end()
 
 
-def quickest(step: FastStep, kernels: Kernels) -> int:
-    """How many threads need least time for a token: all the cores, half of them, or one."""
-    import torch
-
-    most = max(torch.get_num_threads(), kernels.threads)
+def quickest(step: FastStep, kernels: Kernels, most: int) -> int:
+    """How many threads need least time for a token just now: all the cores, half of them, or one."""
     times = {threads: _time(step, kernels, threads) for threads in sorted({most, max(1, most // 2), 1}, reverse=True)}
     log.info("Fast step: %s", ", ".join(f"{n} threads {seconds * 1e3:.1f} ms" for n, seconds in times.items()))
     return min(times, key=lambda threads: times[threads])

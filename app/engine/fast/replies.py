@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 from dataclasses import dataclass, field
+from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
 from app.native.library import INTEGER, POINTER
@@ -14,6 +15,7 @@ if TYPE_CHECKING:
     import torch
     from transformers import DynamicCache
 
+    from app.engine.fast.tempo import Tempo
     from app.native.library import Kernels
 
 ROOM = 512
@@ -38,6 +40,7 @@ class Replies:
     kernels: Kernels
     decoder: Any
     turns: Any
+    tempo: Tempo | None = None
     length: int = 0
     _room: int = 0
     _pasts: list[torch.Tensor] = field(default_factory=list)
@@ -61,7 +64,9 @@ class Replies:
         self.length = length
 
     def end(self) -> None:
-        """Give the memory back."""
+        """Give the memory back, and prompts all the threads that they are read quickest with."""
+        if self.tempo:
+            self.kernels.use(self.tempo.most)
         self._pasts, self._tables, self._working, self.length, self._room = [], (), None, 0, 0
 
     def keep(self, places: Sequence[int]) -> None:
@@ -78,6 +83,7 @@ class Replies:
         import torch
 
         self._make_room(self.length + 1)
+        self._take_threads()
         many, calls, model = len(self._pasts), self.kernels.calls, ctypes.byref(self.decoder)
         if self._working is None:
             floats = calls.fader_step_room(model, self.kernels.threads, self._room, many)
@@ -88,9 +94,18 @@ class Replies:
             *(ReplyStruct(self._room, self.length, past.data_ptr(), *turns) for past in self._pasts)
         )
         given = (INTEGER * many)(*tokens)
+        begun = perf_counter()
         calls.fader_step(self.kernels.team, model, each, many, given, self._working.data_ptr(), logits.data_ptr())
+        if self.tempo:
+            self.tempo.took(perf_counter() - begun)
         self.length += 1
         return logits
+
+    def _take_threads(self) -> None:
+        """As many as are quickest at the moment."""
+        if self.tempo and self.tempo.threads != self.kernels.threads:
+            self.kernels.use(self.tempo.threads)
+            self._working = None
 
     def _make_room(self, positions: int) -> None:
         """Room for at least so many positions."""
