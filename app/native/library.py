@@ -32,7 +32,10 @@ class WeightStruct(ctypes.Structure):
 
 
 class Kernels:
-    """The loaded library with a team of ``threads``. Use it from one thread at a time, or from several: calls wait for each other."""
+    """The loaded library and its threads: a call says how many of them it takes, ``threads`` unless it knows better.
+
+    Calls from several threads wait for each other.
+    """
 
     def __init__(self, path: Path, threads: int) -> None:
         try:
@@ -40,36 +43,27 @@ class Kernels:
         except OSError as cause:
             raise NotBuilt(f"the kernels can't be loaded: {cause}") from cause
         self._declare()
-        self.threads = 0
-        self.team: int | None = None
+        self.threads = threads
+        self.team: int | None = self.calls.fader_team()
         self._own = threading.local()
-        self.use(threads)
 
     def _declare(self) -> None:
         calls, structure = self.calls, ctypes.POINTER(WeightStruct)
-        calls.fader_team.restype, calls.fader_team.argtypes = POINTER, [INTEGER]
+        calls.fader_team.restype, calls.fader_team.argtypes = POINTER, []
         calls.fader_disband.restype, calls.fader_disband.argtypes = None, [POINTER]
         calls.fader_multiply.restype = ctypes.c_int
-        calls.fader_multiply.argtypes = [POINTER, structure, POINTER, INTEGER, POINTER]
-        calls.fader_unpack.restype, calls.fader_unpack.argtypes = None, [POINTER, structure, POINTER, INTEGER]
+        calls.fader_multiply.argtypes = [POINTER, INTEGER, structure, POINTER, INTEGER, POINTER]
+        calls.fader_unpack.restype, calls.fader_unpack.argtypes = None, [POINTER, INTEGER, structure, POINTER, INTEGER]
         calls.fader_step_room.restype = INTEGER
         calls.fader_step_room.argtypes = [POINTER, INTEGER, INTEGER, INTEGER]
         calls.fader_step.restype = None
-        calls.fader_step.argtypes = [POINTER, POINTER, POINTER, INTEGER, POINTER, POINTER, POINTER]
-
-    def use(self, threads: int) -> None:
-        """Work with so many threads from now on. Not while a call runs."""
-        if threads == self.threads:
-            return
-        self.disband()
-        self.team = self.calls.fader_team(threads)
-        self.threads = threads
+        calls.fader_step.argtypes = [POINTER, INTEGER, POINTER, POINTER, INTEGER, POINTER, POINTER, POINTER]
 
     def disband(self) -> None:
-        """End the threads."""
+        """End the threads. Not while a call runs, and none afterwards."""
         if self.team is not None:
             self.calls.fader_disband(self.team)
-        self.team, self.threads = None, 0
+        self.team = None
 
     def scratch(self, rows: int, columns: int, dtype: torch.dtype) -> torch.Tensor:
         """Memory [rows, columns] that the next call for this thread and dtype uses again: fresh pages cost more than a product."""

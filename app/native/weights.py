@@ -38,8 +38,9 @@ class Weight:
         """``x`` [n, columns] times the transposed weight plus its bias: float32 [n, rows]."""
         x = x.to(torch.float32).contiguous()
         out = torch.empty(x.shape[0], self.rows)
-        failed = self.kernels.calls.fader_multiply(
-            self.kernels.team, ctypes.byref(self.struct), x.data_ptr(), x.shape[0], out.data_ptr()
+        kernels = self.kernels
+        failed = kernels.calls.fader_multiply(
+            kernels.team, kernels.threads, ctypes.byref(self.struct), x.data_ptr(), x.shape[0], out.data_ptr()
         )
         if failed:
             raise MemoryError
@@ -49,8 +50,8 @@ class Weight:
         """The weight as numbers [rows, columns], float32 or bfloat16, in ``out`` or in memory of its own."""
         if out is None:
             out = torch.empty(self.rows, self.columns, dtype=dtype)
-        brain = int(dtype is torch.bfloat16)
-        self.kernels.calls.fader_unpack(self.kernels.team, ctypes.byref(self.struct), out.data_ptr(), brain)
+        kernels, brain = self.kernels, int(dtype is torch.bfloat16)
+        kernels.calls.fader_unpack(kernels.team, kernels.threads, ctypes.byref(self.struct), out.data_ptr(), brain)
         return out
 
     def apply(self, x: torch.Tensor) -> torch.Tensor:

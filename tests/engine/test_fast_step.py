@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,7 @@ from app.engine.fast.fits import why_not
 from app.engine.fast.proof import Agreement, compare, decoding_for
 from app.engine.fast.replies import ROOM
 from app.engine.fast.step import FastStep
+from app.engine.fast.tempo import Tempo
 from app.insight.replay import compare as hold_against
 from app.insight.replay import request_for as replay_of
 from app.models.loading import LoadedModel
@@ -175,13 +177,30 @@ def test_mixtures_of_experts_agree_with_their_stock_forward(make: Any, tmp_path:
 
 def test_threads_change_no_bit(tiny: LoadedModel) -> None:
     kernels = kernels_of(tiny)
-    step, ids, before = FastStep(tiny.model, kernels), torch.arange(20) * 7 % 300, kernels.threads
-    kernels.use(1)
-    alone = _logits(step, tiny.model, ids, 8)
-    kernels.use(3)
-    together = _logits(step, tiny.model, ids, 8)
-    kernels.use(before)
-    assert torch.equal(alone, together)
+    step, ids, found = FastStep(tiny.model, kernels), torch.arange(20) * 7 % 300, []
+    for threads in (1, 3, 2):
+        step.replies.tempo = Tempo(threads, threads)
+        found.append(_logits(step, tiny.model, ids, 8))
+    assert torch.equal(found[0], found[1])
+    assert torch.equal(found[0], found[2])
+
+
+def test_two_engines_step_at_once_with_threads_of_their_own(tiny: LoadedModel) -> None:
+    """The library's threads serve both; one of them may take more or fewer while the other works."""
+    ids, steps = torch.arange(20) * 7 % 300, [FastStep(tiny.model, kernels_of(tiny)) for _ in range(2)]
+    alone = _logits(steps[0], tiny.model, ids, 8)
+
+    def write(step: FastStep) -> list[torch.Tensor]:
+        found = []
+        for turn in range(24):
+            threads = 1 + turn % 3
+            step.replies.tempo = Tempo(threads, threads)
+            found.append(_logits(step, tiny.model, ids, 8))
+        return found
+
+    with ThreadPoolExecutor(2) as pool:
+        for found in pool.map(write, steps):
+            assert all(torch.equal(alone, logits) for logits in found)
 
 
 def test_experts_of_another_kind_stay_with_the_library(tmp_path: Path, shared_cache: Path) -> None:

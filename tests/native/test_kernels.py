@@ -117,11 +117,11 @@ def test_few_rows_and_many_agree_and_a_bias_is_added(kernels: Kernels) -> None:
     assert weight.apply(x[None, :3].bfloat16()).dtype is torch.bfloat16
 
 
-def test_threads_change_no_bit(kernels: Kernels) -> None:
+def test_threads_change_no_bit(kernels: Kernels, monkeypatch: pytest.MonkeyPatch) -> None:
     weight, _ = nf4(kernels, torch.randn(100, 128))
     x, found = torch.randn(1, 128), []
     for threads in (1, 2, 5):
-        kernels.use(threads)
+        monkeypatch.setattr(kernels, "threads", threads)
         found.append(weight.multiply(x))
     assert torch.equal(found[0], found[1])
     assert torch.equal(found[0], found[2])

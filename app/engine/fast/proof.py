@@ -16,7 +16,6 @@ if TYPE_CHECKING:
     from transformers import PreTrainedModel
 
     from app.models.loading import LoadedModel
-    from app.native.library import Kernels
 
 log = logging.getLogger(__name__)
 FAST = "fast step"
@@ -65,8 +64,6 @@ def decoding_for(loaded: LoadedModel, *, wanted: bool = True) -> Decoding:
 
     Also finds the number of threads it is quickest with, which changes no bit of what it computes.
     """
-    import torch
-
     if not wanted:
         return Decoding()
     model, kernels = loaded.model, loaded.kernels
@@ -78,9 +75,7 @@ def decoding_for(loaded: LoadedModel, *, wanted: bool = True) -> Decoding:
         step = FastStep(model, kernels)
         found = compare(model, step)
         exact = exact_together(step, int(model.config.vocab_size))
-        most = max(torch.get_num_threads(), kernels.threads)
-        step.replies.tempo = Tempo(most, quickest(step, kernels, most))
-        kernels.use(most)
+        step.replies.tempo = Tempo(kernels.threads, quickest(step, kernels.threads))
     except Exception:
         log.exception("The fast step failed its trial; the library decodes")
         return Decoding(reason="the fast step failed its trial")
@@ -110,18 +105,18 @@ def _steps(step: FastStep, tokens: list[int]) -> torch.Tensor:
         step.end()
 
 
-def quickest(step: FastStep, kernels: Kernels, most: int) -> int:
+def quickest(step: FastStep, most: int) -> int:
     """How many threads need least time for a token just now: all the cores, half of them, or one."""
-    times = {threads: _time(step, kernels, threads) for threads in sorted({most, max(1, most // 2), 1}, reverse=True)}
+    times = {threads: _time(step, threads) for threads in sorted({most, max(1, most // 2), 1}, reverse=True)}
     log.info("Fast step: %s", ", ".join(f"{n} threads {seconds * 1e3:.1f} ms" for n, seconds in times.items()))
     return min(times, key=lambda threads: times[threads])
 
 
-def _time(step: FastStep, kernels: Kernels, threads: int) -> float:
+def _time(step: FastStep, threads: int) -> float:
     """The shortest of a few steps, in seconds."""
     from transformers import DynamicCache
 
-    kernels.use(threads)
+    step.replies.tempo = Tempo(threads, threads)
     step.begin(DynamicCache())
     try:
         return min(_seconds(step, token) for token in range(TRIES))

@@ -42,6 +42,7 @@ class Replies:
     turns: Any
     tempo: Tempo | None = None
     length: int = 0
+    _threads: int = 0
     _room: int = 0
     _pasts: list[torch.Tensor] = field(default_factory=list)
     _tables: tuple[torch.Tensor, ...] = ()
@@ -64,9 +65,7 @@ class Replies:
         self.length = length
 
     def end(self) -> None:
-        """Give the memory back, and prompts all the threads that they are read quickest with."""
-        if self.tempo:
-            self.kernels.use(self.tempo.most)
+        """Give the memory back."""
         self._pasts, self._tables, self._working, self.length, self._room = [], (), None, 0, 0
 
     def keep(self, places: Sequence[int]) -> None:
@@ -83,29 +82,28 @@ class Replies:
         import torch
 
         self._make_room(self.length + 1)
-        self._take_threads()
+        self._take(self.tempo.threads if self.tempo else self.kernels.threads)
         many, calls, model = len(self._pasts), self.kernels.calls, ctypes.byref(self.decoder)
         if self._working is None:
-            floats = calls.fader_step_room(model, self.kernels.threads, self._room, many)
+            floats = calls.fader_step_room(model, self._threads, self._room, many)
             self._working = torch.empty(floats, dtype=torch.float32)
         logits = torch.empty(many, int(self.decoder.output.rows))
         turns = [table.data_ptr() for table in self._tables]
         each = (ReplyStruct * many)(
             *(ReplyStruct(self._room, self.length, past.data_ptr(), *turns) for past in self._pasts)
         )
-        given = (INTEGER * many)(*tokens)
+        given, working = (INTEGER * many)(*tokens), self._working.data_ptr()
         begun = perf_counter()
-        calls.fader_step(self.kernels.team, model, each, many, given, self._working.data_ptr(), logits.data_ptr())
+        calls.fader_step(self.kernels.team, self._threads, model, each, many, given, working, logits.data_ptr())
         if self.tempo:
             self.tempo.took(perf_counter() - begun)
         self.length += 1
         return logits
 
-    def _take_threads(self) -> None:
-        """As many as are quickest at the moment."""
-        if self.tempo and self.tempo.threads != self.kernels.threads:
-            self.kernels.use(self.tempo.threads)
-            self._working = None
+    def _take(self, threads: int) -> None:
+        """Each works in room of its own."""
+        if threads != self._threads:
+            self._threads, self._working = threads, None
 
     def _make_room(self, positions: int) -> None:
         """Room for at least so many positions."""

@@ -23,7 +23,7 @@ static void prepare_and_multiply(void *data, int thread, team *all) {
 }
 
 /* out [many, rows] = x [many, columns] times the weight, transposed. Returns 0, or 1 when there is no memory. */
-API int fader_multiply(team *all, const weight *w, const float *x, int64_t many, float *out) {
+API int fader_multiply(team *all, int64_t threads, const weight *w, const float *x, int64_t many, float *out) {
     long values = room_values(w->columns), sums = room_sums(w->columns);
     float *room = malloc((size_t)(many * (values + sums)) * sizeof(float));
     arranged *vectors = malloc((size_t)many * sizeof(arranged));
@@ -31,7 +31,7 @@ API int fader_multiply(team *all, const weight *w, const float *x, int64_t many,
     if (!failed) {
         for (long v = 0; v < many; v++) vectors[v] = (arranged){room + v * (values + sums), room + v * (values + sums) + values};
         task t = {w, x, many, out, room, vectors, 0};
-        team_run(all, prepare_and_multiply, &t);
+        team_run(all, (int)threads, prepare_and_multiply, &t);
     }
     free(room);
     free(vectors);
@@ -47,12 +47,12 @@ static void unpack_share(void *data, int thread, team *all) {
 }
 
 /* out [rows, columns], float32 or bfloat16 (brain). */
-API void fader_unpack(team *all, const weight *w, void *out, int64_t brain) {
+API void fader_unpack(team *all, int64_t threads, const weight *w, void *out, int64_t brain) {
     task t = {.w = w, .out = out, .brain = (int)brain};
-    team_run(all, unpack_share, &t);
+    team_run(all, (int)threads, unpack_share, &t);
 }
 
-API team *fader_team(int64_t threads) { return team_new((int)threads); }
+API team *fader_team(void) { return team_new(); }
 API void fader_disband(team *all) { team_free(all); }
 API int64_t fader_avx2(void) {
 #ifdef __AVX2__

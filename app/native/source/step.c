@@ -364,8 +364,8 @@ static void walk_through(void *data, int thread, team *all) {
 
 /* The logits [many, vocabulary] after one more token of each reply, whose length grows by one. At most TOGETHER replies. `working`:
    fader_step_room floats for the largest of their rooms. */
-API void fader_step(team *all, const decoder *m, reply *each, int64_t many, const int64_t *tokens, float *working, float *logits) {
-    float *own[64], *part = working;
+API void fader_step(team *all, int64_t threads, const decoder *m, reply *each, int64_t many, const int64_t *tokens, float *working, float *logits) {
+    float *own[TEAM_MOST], *part = working;
     long room = 0;
     walk s = {.model = m, .each = each, .many = many, .logits = logits, .own = own};
     s.hidden = part;
@@ -375,8 +375,8 @@ API void fader_step(team *all, const decoder *m, reply *each, int64_t many, cons
     s.routed = part += many * inner_row(m);
     part += many * routed_row(m);
     for (long r = 0; r < many; r++) room = each[r].room > room ? each[r].room : room;
-    for (int t = 0; t < team_threads(all); t++, part += room_own(m, room, many)) own[t] = part;
+    for (int64_t t = 0; t < threads && t < TEAM_MOST; t++, part += room_own(m, room, many)) own[t] = part;
     for (long r = 0; r < many; r++) unpack_rows(&m->embedding, tokens[r], tokens[r] + 1, s.hidden + r * hidden_row(m), 0);
-    team_run(all, walk_through, &s);
+    team_run(all, (int)threads, walk_through, &s);
     for (long r = 0; r < many; r++) each[r].length++;
 }

@@ -41,23 +41,29 @@ typedef pthread_t thread_t;
 
 enum {
     PATIENCE = 4000,  /* spins before a waiting thread lets others have the core: they may be who it waits for */
-    ALERT = 20000,    /* spins after a job before a thread goes to sleep: about the time between two tokens' steps */
-    MOST = 64
+    ALERT = 20000     /* spins after a job before a thread goes to sleep: about the time between two tokens' steps */
 };
 
-typedef struct { team *all; int number; } member;
+/* Each has a call of its own, so that those a job doesn't need sleep on. */
+typedef struct {
+    team *all;
+    int number;
+    atomic_uint jobs;
+    atomic_bool asleep;
+    lock_t sleeping;
+    signal_t awake;
+    thread_t handle;
+} member;
 
 struct team {
-    int threads;
-    lock_t running, sleeping;
-    signal_t awake;
-    atomic_uint jobs, round;
-    atomic_int missing, arrived, asleep;
+    int there, working; /* threads that have been started, and that take part in the job at hand: the caller is one of them */
+    lock_t running;
+    atomic_uint round;
+    atomic_int missing, arrived;
     atomic_bool over;
     job what;
     void *data;
-    thread_t handles[MOST];
-    member members[MOST];
+    member members[TEAM_MOST];
 };
 
 static void wait_until_changed(atomic_uint *value, unsigned old) {
@@ -68,9 +74,9 @@ static void wait_until_changed(atomic_uint *value, unsigned old) {
 }
 
 void team_meet(team *all) {
-    if (all->threads == 1) return;
+    if (all->working == 1) return;
     unsigned round = atomic_load_explicit(&all->round, memory_order_relaxed);
-    if (atomic_fetch_add_explicit(&all->arrived, 1, memory_order_acq_rel) == all->threads - 1) {
+    if (atomic_fetch_add_explicit(&all->arrived, 1, memory_order_acq_rel) == all->working - 1) {
         atomic_store_explicit(&all->arrived, 0, memory_order_relaxed);
         atomic_store_explicit(&all->round, round + 1, memory_order_release);
     } else {
@@ -78,43 +84,75 @@ void team_meet(team *all) {
     }
 }
 
-static void await_job(team *all, unsigned seen) {
+static void await_job(member *self, unsigned seen) {
     for (int spins = 0; spins < ALERT; spins++) {
-        if (atomic_load_explicit(&all->jobs, memory_order_acquire) != seen) return;
+        if (atomic_load_explicit(&self->jobs, memory_order_acquire) != seen) return;
         breathe();
     }
-    lock_take(&all->sleeping);
-    atomic_fetch_add(&all->asleep, 1);
-    while (atomic_load(&all->jobs) == seen) signal_wait(&all->awake, &all->sleeping);
-    atomic_fetch_sub(&all->asleep, 1);
-    lock_give(&all->sleeping);
+    lock_take(&self->sleeping);
+    atomic_store(&self->asleep, 1);
+    while (atomic_load(&self->jobs) == seen) signal_wait(&self->awake, &self->sleeping);
+    atomic_store(&self->asleep, 0);
+    lock_give(&self->sleeping);
 }
 
 static void work(member *self) {
     team *all = self->all;
     for (unsigned seen = 0;; seen++) {
-        await_job(all, seen);
+        await_job(self, seen);
         if (atomic_load(&all->over)) return;
         all->what(all->data, self->number, all);
         atomic_fetch_sub_explicit(&all->missing, 1, memory_order_release);
     }
 }
 
-static void announce(team *all) {
-    atomic_fetch_add(&all->jobs, 1);
-    if (atomic_load(&all->asleep)) {
-        lock_take(&all->sleeping);
-        signal_all(&all->awake);
-        lock_give(&all->sleeping);
+static void call(member *one) {
+    atomic_fetch_add(&one->jobs, 1);
+    if (atomic_load(&one->asleep)) {
+        lock_take(&one->sleeping);
+        signal_all(&one->awake);
+        lock_give(&one->sleeping);
     }
 }
 
-void team_run(team *all, job what, void *data) {
+#ifdef _WIN32
+static DWORD WINAPI enter(LPVOID self) { work(self); return 0; }
+static int begin(thread_t *handle, member *self) { return (*handle = CreateThread(0, 0, enter, self, 0, 0)) != 0; }
+static void join(thread_t handle) { WaitForSingleObject(handle, INFINITE); CloseHandle(handle); }
+#else
+static void *enter(void *self) { work(self); return 0; }
+static int begin(thread_t *handle, member *self) { return pthread_create(handle, 0, enter, self) == 0; }
+static void join(thread_t handle) { pthread_join(handle, 0); }
+#endif
+
+/* Bring the team to so many threads, or to as many as the machine gives. */
+static void grow(team *all, int threads) {
+    for (; all->there < threads && all->there < TEAM_MOST; all->there++) {
+        member *one = &all->members[all->there];
+        one->all = all;
+        one->number = all->there;
+        lock_init(&one->sleeping);
+        signal_init(&one->awake);
+        if (!begin(&one->handle, one)) return;
+    }
+}
+
+team *team_new(void) {
+    team *all = calloc(1, sizeof(team));
+    if (!all) return 0;
+    lock_init(&all->running);
+    all->there = 1;
+    return all;
+}
+
+void team_run(team *all, int threads, job what, void *data) {
     lock_take(&all->running);
+    grow(all, threads);
+    all->working = threads < all->there ? threads : all->there;
     all->what = what;
     all->data = data;
-    atomic_store(&all->missing, all->threads - 1);
-    if (all->threads > 1) announce(all);
+    atomic_store(&all->missing, all->working - 1);
+    for (int number = 1; number < all->working; number++) call(&all->members[number]);
     what(data, 0, all);
     for (int spins = 0; atomic_load_explicit(&all->missing, memory_order_acquire); spins++) {
         if (spins < PATIENCE) breathe();
@@ -123,36 +161,15 @@ void team_run(team *all, job what, void *data) {
     lock_give(&all->running);
 }
 
-#ifdef _WIN32
-static DWORD WINAPI enter(LPVOID self) { work(self); return 0; }
-static int start(thread_t *handle, member *self) { return (*handle = CreateThread(0, 0, enter, self, 0, 0)) != 0; }
-static void join(thread_t handle) { WaitForSingleObject(handle, INFINITE); CloseHandle(handle); }
-#else
-static void *enter(void *self) { work(self); return 0; }
-static int start(thread_t *handle, member *self) { return pthread_create(handle, 0, enter, self) == 0; }
-static void join(thread_t handle) { pthread_join(handle, 0); }
-#endif
-
-team *team_new(int threads) {
-    team *all = calloc(1, sizeof(team));
-    if (!all) return 0;
-    lock_init(&all->running);
-    lock_init(&all->sleeping);
-    signal_init(&all->awake);
-    all->threads = 1;
-    for (int number = 1; number < threads && number < MOST; number++) {
-        all->members[number] = (member){all, number};
-        if (!start(&all->handles[number], &all->members[number])) break;
-        all->threads++;
-    }
-    return all;
-}
-
 void team_free(team *all) {
+    lock_take(&all->running);
     atomic_store(&all->over, 1);
-    announce(all);
-    for (int number = 1; number < all->threads; number++) join(all->handles[number]);
+    for (int number = 1; number < all->there; number++) {
+        call(&all->members[number]);
+        join(all->members[number].handle);
+    }
+    lock_give(&all->running);
     free(all);
 }
 
-int team_threads(const team *all) { return all->threads; }
+int team_threads(const team *all) { return all->working; }

@@ -1,18 +1,23 @@
-/* A few threads that work on one job together, spin between its stages, and sleep between jobs. */
+/* Threads that work on one job together, spin between its stages, and sleep between jobs. A job says how many it wants; jobs from
+   several callers wait for each other. */
 #ifndef FADER_TEAM_H
 #define FADER_TEAM_H
 
 typedef struct team team;
 typedef void (*job)(void *data, int thread, team *all);
 
-team *team_new(int threads);
+enum { TEAM_MOST = 64 };
+
+team *team_new(void);
 void team_free(team *all);
+
+/* Run a job on so many threads, the caller's being number 0; returns when every one of them is done. */
+void team_run(team *all, int threads, job what, void *data);
+
+/* Inside a job: how many work on it. */
 int team_threads(const team *all);
 
-/* Run a job on all threads, the caller's being number 0; returns when every one of them is done. */
-void team_run(team *all, job what, void *data);
-
-/* Inside a job: wait until all threads have come here. What they wrote before is visible afterwards. */
+/* Inside a job: wait until all of them have come here. What they wrote before is visible afterwards. */
 void team_meet(team *all);
 
 /* The part [*from, *to) of `count` that is a thread's, in whole multiples of `grain`. */
