@@ -111,13 +111,20 @@ class Conversation:
 
 @dataclass(frozen=True, slots=True)
 class Stats:
-    """Figures of a run: tokens, seconds (``ttft_s`` from submit to first text), tokens per second while decoding."""
+    """Figures of a run: tokens, seconds (``ttft_s`` from submit to first text), tokens per second while decoding.
+
+    ``drafted_by``: who guessed tokens ahead, None for nobody; ``passes``: steps of the model that the tokens took; ``gain``: how many
+    times as quick they were as without guesses, as measured here. Where nobody guessed: what prompt lookup would have taken and gained.
+    """
 
     prompt_tokens: int = 0
     new_tokens: int = 0
     ttft_s: float | None = None
     tokens_per_s: float | None = None
     reused_tokens: int = 0
+    drafted_by: str | None = None
+    passes: int = 0
+    gain: float | None = None
 
 
 @dataclass(frozen=True, slots=True)

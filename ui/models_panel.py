@@ -90,7 +90,7 @@ def _drafted(chat: Chat, name: str | None) -> str:
         return "Choose a draft model first."
     job = chat.engine.load_draft(named(name))
     job.finished.wait()
-    return str(job.error) if job.error else "The draft is loaded; it is used from the next reply on."
+    return str(job.error) if job.error else f"The draft is loaded for the next replies. {chat.engine.draft_outlook()}"
 
 
 def choices(settings: Settings) -> list[tuple[str, str]]:

@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import copy
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
+from app.engine.speculation.draft import DraftGuesser
+from app.engine.speculation.plan import Chances
 from app.errors import Cancelled, UnsupportedModel
 from app.parameters.rules import with_draft
 
@@ -21,6 +23,7 @@ if TYPE_CHECKING:
     from transformers import GenerationConfig
 
     from app.conversation import Json
+    from app.engine.fast.step import FastStep
     from app.models.facts import ModelFacts
     from app.models.loading import LoadedModel
 
@@ -41,15 +44,17 @@ OWN_TOKENS = (
 @dataclass(eq=False)
 class Draft:
     """A draft model and how it fits the main one. ``grown``: the draft length that the "heuristic" schedule has reached, with the
-    length it started from."""
+    length it started from. ``step``: its fast step, where it has one; ``chances``: how often it is right."""
 
     loaded: LoadedModel
     name: str
     shares_tokenizer: bool
     grown: tuple[int, int] | None = None
+    step: FastStep | None = None
+    chances: Chances = field(default_factory=Chances)
 
 
-def pair(main: LoadedModel, draft: LoadedModel, name: str) -> Draft:
+def pair(main: LoadedModel, draft: LoadedModel, name: str, step: FastStep | None = None) -> Draft:
     """The draft for this main model. Raises UnsupportedModel when the two can't work together."""
     if main.facts.is_encoder_decoder != draft.facts.is_encoder_decoder:
         sentence = f"{name} can't draft for this model: one of them has an encoder and the other hasn't."
@@ -58,7 +63,7 @@ def pair(main: LoadedModel, draft: LoadedModel, name: str) -> Draft:
     if main.facts.is_encoder_decoder and not same:
         sentence = f"{name} can't draft for this model: encoder–decoder models must share their tokenizer."
         raise UnsupportedModel(sentence)
-    return Draft(draft, name, same and main.facts.vocab_size == draft.facts.vocab_size)
+    return Draft(draft, name, same and main.facts.vocab_size == draft.facts.vocab_size, step=step)
 
 
 def facts_with(facts: ModelFacts, draft: Draft | None) -> ModelFacts:
@@ -90,6 +95,15 @@ def prepare(draft: Draft, main: LoadedModel, values: Mapping[str, Json]) -> dict
         return {"assistant_model": model}
     _translate_without_pruning(main, draft)
     return {"assistant_model": model, "tokenizer": main.tokenizer, "assistant_tokenizer": tokenizer}
+
+
+def guesser(draft: Draft, values: Mapping[str, Json], cancelled: Event) -> DraftGuesser | None:
+    """The draft for our own loop, which checks its guesses by the fast step; None where only the library can work with it."""
+    if draft.step is None or not draft.shares_tokenizer:
+        return None
+    schedule, threshold = str(values["num_assistant_tokens_schedule"]), float(values["assistant_confidence_threshold"])
+    most = _length(draft, values)
+    return DraftGuesser(draft.loaded.model, draft.step, draft.name, most, schedule, threshold, draft.chances, cancelled)
 
 
 def _length(draft: Draft, values: Mapping[str, Json]) -> int:

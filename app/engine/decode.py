@@ -22,6 +22,7 @@ from app.engine.fast.proof import Decoding, told
 from app.engine.inside import Inside
 from app.engine.prefill import Prefill, Reader, in_chunks
 from app.engine.prefix_cache import can_reuse
+from app.engine.speculation.choice import only_the_library, plan_for
 from app.engine.steps import FastSteps, LibrarySteps, against_fast
 from app.errors import Cancelled
 
@@ -33,6 +34,8 @@ if TYPE_CHECKING:
     from transformers import GenerationConfig, LogitsProcessorList, PreTrainedModel, StoppingCriteriaList
 
     from app.engine.prefix_cache import PrefixCache
+    from app.engine.speculation.draft import DraftGuesser
+    from app.engine.speculation.plan import Plan
     from app.engine.steps import Steps
 
 
@@ -41,6 +44,9 @@ class Listener(Reader, Protocol):
 
     def prepared(self, prepared: Prepared) -> None:
         """Generate has prepared everything."""
+
+    def planned(self, plan: Plan) -> None:
+        """What is guessed ahead, or would have been."""
 
     def token(self, index: int, token_id: int) -> None:
         """Sequence ``index`` has one more token."""
@@ -55,6 +61,9 @@ class Unheard:
     def prefill(self, done: int, total: int, reused: int) -> None:
         """Not told to anybody."""
 
+    def planned(self, plan: Plan) -> None:
+        """Not told to anybody."""
+
     def token(self, index: int, token_id: int) -> None:
         """Not told to anybody."""
 
@@ -64,7 +73,7 @@ class Decoder:
     """A callable for ``custom_generate``. ``seed`` decides all draws; ``library`` holds what the library's own loops need
     besides (streamer, assistant_model, tokenizer …); ``position``: output tokens that the reply starts with; ``inside`` collects
     what output_… parameters asked for. ``decoding``: the fast step, where there is one; ``decoded_by`` says afterwards what decoded.
-    ``follow``: the tokens that a single sequence takes whatever is chosen."""
+    ``follow``: the tokens that a single sequence takes whatever is chosen. ``draft``: the draft model, where our own loop can check it."""
 
     listener: Listener
     cancelled: Event
@@ -78,6 +87,7 @@ class Decoder:
     decoding: Decoding = field(default_factory=Decoding)
     decoded_by: str = ""
     follow: Follow | None = None
+    draft: DraftGuesser | None = None
 
     def __call__(
         self,
@@ -99,7 +109,10 @@ class Decoder:
             self.inside.cache = _name(model_kwargs["cache"])
         mode = generation_config.get_generation_mode(self.library.get("assistant_model"))
         with compiling(model, generation_config):
-            if mode in (GenerationMode.GREEDY_SEARCH, GenerationMode.SAMPLE):
+            assisted = mode is GenerationMode.ASSISTED_GENERATION
+            if mode in (GenerationMode.GREEDY_SEARCH, GenerationMode.SAMPLE) or (
+                assisted and self._checks(model, generation_config, model_kwargs, input_ids.shape[0])
+            ):
                 return self._decode(model, input_ids, prepared, model_kwargs)
             self.decoded_by = told(mode.value.replace("_", " "))
             loop = self._beams if "beam" in mode.value else self._assisted
@@ -230,6 +243,12 @@ class Decoder:
                     return input_ids
                 outputs = steps.next(input_ids)
 
+    def _checks(self, model: Any, config: GenerationConfig, kwargs: dict[str, Any], count: int) -> bool:
+        """Whether our own loop checks the guesses of prompt lookup or a draft: with the fast step it does."""
+        if self.decoding.step is None or not self.decoding.exact_together or only_the_library(config, self.draft):
+            return False
+        return against_fast(model, config, kwargs, count) is None
+
     @contextmanager
     def _steps(
         self, model: Any, forward: Any, config: GenerationConfig, kwargs: dict[str, Any], count: int
@@ -238,11 +257,18 @@ class Decoder:
         reason = self.decoding.reason if self.decoding.step is None else against_fast(model, config, kwargs, count)
         self.decoded_by = told(reason)
         fast = self.decoding.step if reason is None else None
-        steps: Steps = FastSteps(fast, kwargs["cache"]) if fast else LibrarySteps(model, forward, kwargs)
+        if fast:
+            plan = plan_for(config, fast, self.decoding, self.draft)
+            self.listener.planned(plan)
+            steps: Steps = FastSteps(fast, kwargs["cache"], plan)
+        else:
+            steps = LibrarySteps(model, forward, kwargs)
         try:
             yield steps
         finally:
             steps.end()
+            if fast and plan.grows:  # the library's loop leaves what it has reached there, too
+                self.library["assistant_model"].generation_config.num_assistant_tokens = plan.most
 
 
 def _name(cache: Any) -> str:

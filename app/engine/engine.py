@@ -17,6 +17,7 @@ from app.engine.line import Group, Line, LoadJob, runs_of, turn_away, unserved
 from app.engine.outcome import explain
 from app.engine.run import AllSet, LiveRun, RunRequest
 from app.engine.score import MadeWay, Question, ScoreJob
+from app.engine.speculation.choice import outlook
 from app.errors import Cancelled, FaderError
 from app.remote.connecting import RemoteModel
 
@@ -111,6 +112,14 @@ class Engine:
     def load_draft(self, name: str) -> LoadJob:
         """Queue the loading of a draft model beside the main one, for assisted generation; it replaces the previous draft."""
         return self._enqueue(LoadJob(name, draft=True))
+
+    def draft_outlook(self) -> str:
+        """What the draft that is loaded can gain on this machine, in a sentence; empty without one."""
+        draft, step = self.held.beside.draft, self.held.beside.decoding.step
+        if draft is None:
+            return ""
+        own = draft.step if draft.shares_tokenizer else None
+        return outlook(step, own)
 
     def unload_draft(self) -> LoadJob:
         """Queue the freeing of the draft model."""

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from app.conversation import FinishReason, Run, RunStatus
 from app.engine.arguments import Arguments
-from app.engine.assisted import drafts, prepare, remember
+from app.engine.assisted import drafts, guesser, prepare, remember
 from app.engine.beside import Beside, StaticStore
 from app.engine.decode import Decoder, Unheard
 from app.engine.desk import reserve_for
@@ -252,6 +252,7 @@ class Execution:
             inside=self.run.inside,
             static=self.beside.static,
             decoding=self.beside.decoding if self.run.request.library_steps is None else Decoding(),
+            draft=guesser(draft, values, self.run.cancelled) if "assistant_model" in library and draft else None,
         )
         return self.decoder
 

@@ -206,6 +206,7 @@ class HeldModel:
         if isinstance(main, RemoteModel) or is_remote(name):
             raise UnsupportedModel(DRAFT_ELSEWHERE)
         from app.engine.assisted import pair
+        from app.engine.fast.proof import decoding_for
 
         self.free_draft()
         ready = self.status
@@ -216,7 +217,8 @@ class HeldModel:
         try:
             fresh = self.models.load(name, progress=progress, cancelled=cancelled)
             try:
-                self.beside.draft = pair(main, fresh, name)
+                step = decoding_for(fresh, wanted=self._fast_step).step if self.beside.decoding.step else None
+                self.beside.draft = pair(main, fresh, name, step)
             except FaderError:
                 self.models.unload(fresh)
                 raise

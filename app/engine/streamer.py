@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
     from app.engine.choosing import Prepared
     from app.engine.run import LiveRun
+    from app.engine.speculation.plan import Plan
 
 
 class Strand:
@@ -76,6 +77,7 @@ class RunStreamer(TextIteratorStreamer):
         self.reused = 0
         self.ended = False
         self.preparation: Prepared | None = None
+        self.plan: Plan | None = None
         # A block that the prompt has opened is opened in the reply too: then its text can be read, and gone on from, by itself.
         begun = prefix_text if prefix_text.lstrip().startswith(tuple(THINKING_PAIRS)) else opening + prefix_text
         for index in range(count):
@@ -90,6 +92,10 @@ class RunStreamer(TextIteratorStreamer):
         """Prompt tokens read so far."""
         self.reused, self.prefilled_at = reused, monotonic()
         self.run.append(Progress("prompt", done, total))
+
+    def planned(self, plan: Plan) -> None:
+        """Keep the plan of what is guessed, for the figures at the end."""
+        self.plan = plan
 
     def token(self, index: int, token_id: int) -> None:
         """One more token of a sequence."""

@@ -30,8 +30,8 @@ ROWS: tuple[Parameter, ...] = (
         step=1,
         applies="a draft model is loaded",
         applies_when=rules.with_draft,
-        help="How many tokens the draft model writes before the main model checks them in one step. More pays while the draft "
-        "is usually right.",
+        help="How many tokens the draft model writes at most before the main model checks them in one step. More pays while the "
+        "draft is usually right.",
         paper="2211.17192",
     ),
     Parameter(
@@ -83,7 +83,7 @@ ROWS: tuple[Parameter, ...] = (
             "assistant_ensemble_weight",
         ),
         help="Drafts by copying up to this many tokens from where the last words occurred before, and checks them in one step. "
-        "Quick when the reply quotes the prompt; the text stays the same. 0 is off.",
+        "Quick when the reply quotes the prompt; the text stays the same, and while it loses it rests. 0 is off.",
         paper="2304.04487",
     ),
     Parameter(

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import logging
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
 from app.engine.fast.fits import why_not
 from app.engine.fast.step import FastStep
 from app.engine.fast.tempo import Tempo
+from app.engine.speculation.costs import SHARING, Costs
+from app.engine.speculation.plan import Chances
 
 if TYPE_CHECKING:
     import torch
@@ -27,6 +29,8 @@ DIVERGENCE = 0.02
 _PROMPT = 16
 TRIES = 6
 """Steps for each number of threads."""
+ROUNDS = 5
+"""Steps for each number of rows."""
 _TIE = 2**-7
 """Relative distance of two logits that bfloat16 hardly tells apart (it has 8 bits): either may be called the best."""
 
@@ -34,11 +38,12 @@ _TIE = 2**-7
 @dataclass(frozen=True, slots=True)
 class Decoding:
     """How single tokens are decoded: by ``step``, or by the library because of ``reason``. ``exact_together``: several replies in one step
-    get the very numbers that each would get alone."""
+    get the very numbers that each would get alone. ``chances``: how often prompt lookup guesses right with this model."""
 
     step: FastStep | None = None
     reason: str | None = "the fast step is off"
     exact_together: bool = False
+    chances: Chances = field(default_factory=Chances)
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,6 +81,7 @@ def decoding_for(loaded: LoadedModel, *, wanted: bool = True) -> Decoding:
         found = compare(model, step)
         exact = exact_together(step, int(model.config.vocab_size))
         step.replies.tempo = Tempo(kernels.threads, quickest(step, kernels.threads))
+        try_rows(step)
     except Exception:
         log.exception("The fast step failed its trial; the library decodes")
         return Decoding(reason="the fast step failed its trial")
@@ -120,6 +126,21 @@ def _time(step: FastStep, threads: int) -> float:
     step.begin(DynamicCache())
     try:
         return min(_seconds(step, token) for token in range(TRIES))
+    finally:
+        step.end()
+
+
+def try_rows(step: FastStep) -> None:
+    """Find out what it costs to check several tokens at once. These steps' costs are all that is known of it so far."""
+    from transformers import DynamicCache
+
+    replies = step.replies
+    replies.costs = Costs()
+    step.begin(DynamicCache())
+    try:
+        for rows in (1, 2, SHARING) * ROUNDS:
+            replies.length = 0
+            replies.follow([1] * rows)
     finally:
         step.end()
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
+from app.engine.speculation.costs import Costs
 from app.native.library import INTEGER, POINTER
 
 if TYPE_CHECKING:
@@ -41,8 +42,8 @@ class Replies:
     decoder: Any
     turns: Any
     tempo: Tempo | None = None
+    costs: Costs = field(default_factory=Costs)
     length: int = 0
-    _threads: int = 0
     _room: int = 0
     _pasts: list[torch.Tensor] = field(default_factory=list)
     _tables: tuple[torch.Tensor, ...] = ()
@@ -75,42 +76,56 @@ class Replies:
         for place in places:
             kept.append(self._pasts[place].clone() if place in taken else self._pasts[place])
             taken.add(place)
-        self._pasts, self._working = kept, None
+        self._pasts = kept
 
     def step(self, tokens: Sequence[int]) -> torch.Tensor:
         """Logits behind one more token of each reply, float32 [replies, vocabulary]."""
+        self._make_room(self.length + 1)
+        return self._walk([(past, self.length) for past in self._pasts], tokens)
+
+    def follow(self, tokens: Sequence[int]) -> torch.Tensor:
+        """Logits behind each of these tokens of the one reply, float32 [tokens, vocabulary], at most MOST: the very numbers that one step
+        after the other gives. ``length`` grows by the first token alone: whoever finds more of them right adds those."""
+        self._make_room(self.length + len(tokens))
+        return self._walk([(self._pasts[0], self.length + place) for place in range(len(tokens))], tokens)
+
+    def _walk(self, rows: Sequence[tuple[torch.Tensor, int]], tokens: Sequence[int]) -> torch.Tensor:
+        """Once through the layers. A row has a past and its place in it; those of one past see what the rows before them put there."""
         import torch
 
-        self._make_room(self.length + 1)
-        self._take(self.tempo.threads if self.tempo else self.kernels.threads)
-        many, calls, model = len(self._pasts), self.kernels.calls, ctypes.byref(self.decoder)
-        if self._working is None:
-            floats = calls.fader_step_room(model, self._threads, self._room, many)
-            self._working = torch.empty(floats, dtype=torch.float32)
+        many, model = len(rows), ctypes.byref(self.decoder)
+        threads = self.tempo.threads if self.tempo else self.kernels.threads
+        working = self._working_room(threads, many)
         logits = torch.empty(many, int(self.decoder.output.rows))
         turns = [table.data_ptr() for table in self._tables]
-        each = (ReplyStruct * many)(
-            *(ReplyStruct(self._room, self.length, past.data_ptr(), *turns) for past in self._pasts)
+        each = (ReplyStruct * many)(*(ReplyStruct(self._room, place, past.data_ptr(), *turns) for past, place in rows))
+        given, begun = (INTEGER * many)(*tokens), perf_counter()
+        self.kernels.calls.fader_step(
+            self.kernels.team, threads, model, each, many, given, working.data_ptr(), logits.data_ptr()
         )
-        given, working = (INTEGER * many)(*tokens), self._working.data_ptr()
-        begun = perf_counter()
-        calls.fader_step(self.kernels.team, self._threads, model, each, many, given, working, logits.data_ptr())
-        if self.tempo:
-            self.tempo.took(perf_counter() - begun)
+        self._took(many, perf_counter() - begun)
         self.length += 1
         return logits
 
-    def _take(self, threads: int) -> None:
-        """Each works in room of its own."""
-        if threads != self._threads:
-            self._threads, self._working = threads, None
+    def _took(self, rows: int, seconds: float) -> None:
+        self.costs.took(rows, seconds)
+        if self.tempo and rows == len(self._pasts):  # steps of other sizes can't be compared
+            self.tempo.took(seconds)
+
+    def _working_room(self, threads: int, many: int) -> torch.Tensor:
+        import torch
+
+        floats = self.kernels.calls.fader_step_room(ctypes.byref(self.decoder), threads, self._room, many)
+        if self._working is None or self._working.numel() < floats:
+            self._working = torch.empty(floats, dtype=torch.float32)
+        return self._working
 
     def _make_room(self, positions: int) -> None:
         """Room for at least so many positions."""
         if positions <= self._room:
             return
         self._room = -(-positions // ROOM) * ROOM
-        self._tables, self._working = self.turns(self._room), None
+        self._tables = self.turns(self._room)
         for place, old in enumerate(self._pasts):  # one by one: only one of them stands there twice meanwhile
             self._pasts[place] = self._empty(self._room)
             self._pasts[place][:, :, :, : self.length] = old[:, :, :, : self.length]

@@ -201,11 +201,11 @@ static inline __attribute__((always_inline)) void tile(
 }
 
 /* A copy of the loop for each kind and tile: what is constant in it is worked out by the compiler. */
-#define TILES(kind)                                                                        \
-    case kind:                                                                             \
-        if (now == TILE) tile(w, kind, t, from, to, vectors + v, TILE, part, stride, shift); \
-        else for (int i = 0; i < now; i++)                                                 \
-            tile(w, kind, t, from, to, vectors + v + i, 1, part + i * stride, stride, shift); \
+#define ONE_TILE(kind, many) \
+    case many: tile(w, kind, t, from, to, vectors + v, many, part, stride, shift); break;
+#define TILES(kind)                                                                             \
+    case kind:                                                                                  \
+        switch (now) { ONE_TILE(kind, 1) ONE_TILE(kind, 2) ONE_TILE(kind, 3) ONE_TILE(kind, 4) } \
         break;
 
 void multiply_rows(const weight *w, long from, long to, const arranged *vectors, long many, float *out, long stride, long shift) {

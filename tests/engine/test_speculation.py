@@ -1,0 +1,299 @@
+"""Guessing ahead: the text is what it would have been, to the last bit; steps are saved; a guesser that loses rests and comes back."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from transformers import DynamicCache
+
+from app.conversation import Run, RunStatus
+from app.engine.engine import Engine
+from app.engine.events import Ended
+from app.engine.fast.step import FastStep
+from app.engine.speculation.costs import Costs
+from app.engine.speculation.lookup import Lookup
+from app.engine.speculation.plan import REST, Chances, Plan
+from app.models.loading import LoadedModel
+from app.settings import Settings
+from tests.engine.conftest import request_for
+from tests.engine.test_fast_step import kernels_of, load
+from tests.models.tiny import tiny_llama
+from tests.proofs.conftest import Shelf
+
+GREEDY: dict[str, Any] = {"temperature": 0, "max_new_tokens": 60, "min_new_tokens": 60}
+SAMPLED: dict[str, Any] = {
+    "do_sample": True,
+    "temperature": 0.4,
+    "top_k": 0,
+    "top_p": 1.0,
+    "max_new_tokens": 60,
+    "seed": 5,
+}
+
+
+class Fixed(Costs):
+    """A machine on which a step takes ``one`` second, and each further row ``more``."""
+
+    def __init__(self, more: float, one: float = 1.0) -> None:
+        super().__init__()
+        for rows in (1, 2, 4):
+            super().took(rows, one + (rows - 1) * more)
+
+    def took(self, rows: int, seconds: float) -> None:
+        """Whatever this machine says."""
+
+
+def plan(guesser: Any, costs: Costs, **more: Any) -> Plan:
+    return Plan(guesser, costs, Chances(), 8, **more)
+
+
+def write(made: Plan, text: Sequence[int], prompt: Sequence[int] = ()) -> list[int]:
+    """Go through a text; how many tokens were checked in each step."""
+    steps, ids = [], list(prompt)
+    for token in text:
+        ids.append(token)
+        if not made.arrived(ids):
+            steps.append(len(made.next(ids)))
+    return steps
+
+
+def test_prompt_lookup_finds_what_followed_the_longest_stretch_where_it_stood_last() -> None:
+    lookup = Lookup(3)
+    assert lookup.read([1, 2, 3, 9, 2, 3, 7, 1, 2, 3]) == 3
+    assert lookup.guess(3, 3) == [9, 2, 3]
+    assert lookup.guess(2, 2) == [7, 1]
+    assert lookup.read([1, 2, 3, 9, 2, 3, 7, 1, 2, 3, 8]) == 0
+
+
+def test_prompt_lookup_goes_round_where_the_text_repeats_itself() -> None:
+    lookup = Lookup(2)
+    assert lookup.read([5, 1, 2, 1, 2]) == 2
+    assert lookup.guess(2, 5) == [1, 2, 1, 2, 1]
+
+
+@pytest.mark.parametrize(
+    ("more", "chance", "fewest", "most"), [(0.1, 0.9, 3, 8), (0.9, 0.9, 0, 0), (0.4, 0.3, 0, 0), (0.3, 0.7, 1, 3)]
+)
+def test_as_many_are_guessed_as_the_cost_of_checking_them_is_worth(
+    more: float, chance: float, fewest: int, most: int
+) -> None:
+    assert fewest <= Fixed(more).best(chance, 8) <= most
+
+
+def test_finding_a_guess_has_its_price() -> None:
+    costs = Fixed(0.2)
+    assert costs.best(0.8, 8) > costs.best(0.8, 8, each=0.2) > costs.best(0.8, 8, each=0.9) == 0
+
+
+def test_a_copied_text_takes_few_steps() -> None:
+    made = plan(Lookup(2), Fixed(0.2))
+    steps = write(made, list(range(40)), prompt=range(40))
+    assert len(steps) < 20
+    assert made.tokens == 40
+    assert made.passes == len(steps)
+
+
+def test_where_nothing_repeats_nothing_is_guessed() -> None:
+    assert set(write(plan(Lookup(2), Fixed(0.2)), range(100))) == {0}
+
+
+def test_guesses_that_never_come_true_stop_and_come_back_when_they_would() -> None:
+    """After every 1 something new comes: the guess of what followed it is always wrong; then the text begins to repeat itself."""
+    made = plan(Lookup(1), Fixed(0.3))
+    wrong = [token for number in range(60) for token in (1, 100 + number)]
+    steps = write(made, wrong)
+    assert any(steps[:20])
+    assert not any(steps[-40:]), "it rests"
+    again = write(made, list(range(1000, 1010)) * 6, prompt=wrong)
+    assert any(again[-10:]), "and is back"
+
+
+def test_a_dry_plan_tells_what_guesses_would_have_saved() -> None:
+    copied, new = (plan(Lookup(2), Fixed(0.2), dry=True) for _ in range(2))
+    write(copied, list(range(60)), prompt=range(60))
+    write(new, range(60))
+    assert copied.gain is not None
+    assert copied.gain > 1.5
+    assert new.gain == pytest.approx(1.0)
+
+
+class Wrong:
+    """A guesser that costs time and is never right."""
+
+    name, free, each, asked = "wrong", False, 0.05, 0
+
+    def read(self, _ids: Sequence[int]) -> int:
+        return 1
+
+    def guess(self, _kind: int, count: int) -> list[int]:
+        self.asked += 1
+        return [-1] * count
+
+    def end(self) -> None:
+        """Nothing to give back."""
+
+
+def test_a_draft_that_is_never_right_is_only_asked_now_and_then() -> None:
+    wrong = Wrong()
+    write(plan(wrong, Fixed(0.3)), range(10 * REST))
+    assert 2 < wrong.asked < REST
+
+
+@pytest.mark.parametrize("many", [2, 3, 4, 5, 9, 16])
+def test_tokens_checked_together_give_the_numbers_of_one_after_the_other(tiny: LoadedModel, many: int) -> None:
+    """Also behind a guess that was wrong, whose keys and values are still there."""
+    step, tokens = FastStep(tiny.model, kernels_of(tiny)), [token * 31 % 300 for token in range(many)]
+    replies = step.replies
+    step.begin(DynamicCache())
+    alone = torch.cat([step(token)[0] for token in [*tokens, 5]])
+    step.begin(DynamicCache())
+    replies.follow([tokens[0], *[7] * (many - 1)])
+    replies.length = 0
+    together = replies.follow(tokens)
+    replies.length += many - 1
+    assert torch.equal(together, alone[:-1])
+    assert torch.equal(step(5)[0, -1], alone[-1])
+    step.end()
+
+
+def test_there_is_room_for_guesses_at_the_end_of_the_room(tiny: LoadedModel) -> None:
+    from app.engine.fast.replies import ROOM
+
+    step = FastStep(tiny.model, kernels_of(tiny))
+    step.begin(DynamicCache())
+    for token in range(ROOM - 2):
+        step(token % 300)
+    before = step.replies.length
+    together = step.replies.follow([1, 2, 3, 4])
+    step.replies.length = before
+    alone = torch.cat([step(token)[0] for token in (1, 2, 3, 4)])
+    assert torch.equal(together, alone)
+    step.end()
+
+
+@pytest.fixture(scope="module")
+def shelf(tmp_path_factory: pytest.TempPathFactory, shared_cache: Path) -> Shelf:
+    folder = tmp_path_factory.mktemp("drafts")
+    seeds = {"main": 0, "twin": 0, "stranger": 7}
+    return Shelf(**{name: load(tiny_llama(folder / name, seed=seed), shared_cache) for name, seed in seeds.items()})
+
+
+@pytest.fixture
+def drafting(shelf: Shelf) -> Iterator[Engine]:
+    """An engine on a machine where checking three guesses costs little more than one step."""
+    engine = Engine(shelf, Settings(prefill_chunk=16, read_ahead=False))
+    assert engine.load("main").finished.wait(60)
+    step = engine.held.beside.decoding.step
+    assert step is not None
+    step.replies.costs = Fixed(0.1)
+    yield engine
+    engine.close()
+
+
+def ended(engine: Engine, **asked: Any) -> Ended:
+    return engine.submit(request_for("one two one two one two one", requested={"seed": 1, **asked})).result(60)
+
+
+def reply(engine: Engine, **asked: Any) -> Run:
+    run = ended(engine, **asked).run
+    assert run.status is RunStatus.DONE, run.error
+    return run
+
+
+@pytest.mark.parametrize("asked", [GREEDY, SAMPLED], ids=["greedy", "sampled"])
+def test_prompt_lookup_saves_steps_and_changes_neither_text_nor_trace(drafting: Engine, asked: dict[str, Any]) -> None:
+    plain, quick = (ended(drafting, **asked, prompt_lookup_num_tokens=count) for count in (0, 8))
+    assert quick.run.output_ids == plain.run.output_ids
+    assert quick.trace == plain.trace
+    assert quick.trace
+    assert (quick.run.stats.drafted_by, plain.run.stats.drafted_by) == ("prompt lookup", None)
+    assert quick.run.stats.passes < quick.run.stats.new_tokens * 0.8
+    assert quick.run.stats.gain
+    assert plain.run.stats.passes < plain.run.stats.new_tokens, "the plan kept dry tells what would have been saved"
+
+
+def load_draft(engine: Engine, name: str) -> Any:
+    job = engine.load_draft(name)
+    assert job.finished.wait(60)
+    assert job.error is None
+    draft = engine.held.beside.draft
+    assert draft is not None
+    assert draft.step is not None
+    draft.step.replies.costs = Fixed(0.01, one=0.05)
+    return draft
+
+
+@pytest.mark.parametrize("asked", [GREEDY, SAMPLED], ids=["greedy", "sampled"])
+@pytest.mark.parametrize("name", ["twin", "stranger"])
+def test_a_draft_changes_neither_text_nor_trace(drafting: Engine, name: str, asked: dict[str, Any]) -> None:
+    plain = ended(drafting, **asked)
+    load_draft(drafting, name)
+    quick = ended(drafting, **asked, assistant_confidence_threshold=0.0)
+    assert quick.run.output_ids == plain.run.output_ids
+    assert quick.trace == plain.trace
+    assert quick.run.stats.drafted_by == name
+    assert quick.run.model_fingerprint["decode"] == "fast step"
+    if name == "twin" and asked is GREEDY:
+        assert quick.run.stats.passes <= 16
+
+
+def test_what_a_draft_can_gain_is_told_when_it_is_loaded(drafting: Engine) -> None:
+    assert drafting.draft_outlook() == ""
+    draft = load_draft(drafting, "twin")
+    assert "it gains where at least" in drafting.draft_outlook()
+    draft.step.replies.costs = Fixed(1.0)
+    assert "too much for it to gain anything" in drafting.draft_outlook()
+    draft.step = None
+    assert "isn’t measured" in drafting.draft_outlook()
+
+
+def test_a_draft_writes_at_most_what_was_asked(drafting: Engine) -> None:
+    load_draft(drafting, "twin")
+    passes = [
+        reply(drafting, **GREEDY, num_assistant_tokens=count, assistant_confidence_threshold=0.0).stats.passes
+        for count in (1, 2, 3)
+    ]
+    assert passes[0] == 30
+    assert passes[0] > passes[1] > passes[2]
+
+
+def test_a_draft_that_is_not_sure_writes_less(drafting: Engine) -> None:
+    load_draft(drafting, "twin")
+    passes = [reply(drafting, **GREEDY, assistant_confidence_threshold=limit).stats.passes for limit in (0.0, 1.0)]
+    assert passes[0] < passes[1]
+
+
+def test_the_length_of_drafts_follows_its_schedule(drafting: Engine) -> None:
+    """Constant keeps it, the transient heuristic grows within a reply, the other one keeps what it reached for the next."""
+    load_draft(drafting, "twin")
+    few = {**GREEDY, "num_assistant_tokens": 1, "assistant_confidence_threshold": 0.0}
+    passes = {
+        schedule: [reply(drafting, **few, num_assistant_tokens_schedule=schedule).stats.passes for _ in range(2)]
+        for schedule in ("constant", "heuristic_transient", "heuristic")
+    }
+    assert passes["constant"] == [30, 30]
+    assert passes["heuristic_transient"][0] == passes["heuristic_transient"][1] < 30
+    assert passes["heuristic"][1] < passes["heuristic"][0] < 30
+
+
+def test_stop_reaches_a_draft_that_reads_a_long_prompt(drafting: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
+    draft = load_draft(drafting, "twin")
+    monkeypatch.setattr("app.engine.speculation.draft.CHUNK", 16)
+    read: list[int] = []
+    stock = draft.loaded.model.forward
+
+    def forward(*args: Any, **kwargs: Any) -> Any:
+        read.append(1)
+        drafting.queue()[0].cancel()
+        return stock(*args, **kwargs)
+
+    monkeypatch.setattr(draft.loaded.model, "forward", forward)
+    run = drafting.submit(
+        request_for("one two three " * 40, requested={**GREEDY, "assistant_confidence_threshold": 0.0})
+    )
+    assert run.result(60).run.status is RunStatus.STOPPED
+    assert len(read) == 1
