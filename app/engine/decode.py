@@ -7,27 +7,24 @@ number of sequences side by side) or lets the library's beam search or assisted 
 
 from __future__ import annotations
 
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
 
 from app.engine import sampling
-from app.engine.assisted import drafting
-from app.engine.beams import BeamTotals
 from app.engine.beside import StaticStore
 from app.engine.choosing import Follow, Observer, Prepared, choose
 from app.engine.compiling import compiling
 from app.engine.exact import exact
 from app.engine.fast.proof import Decoding, told
 from app.engine.inside import Inside
-from app.engine.prefill import Prefill, Reader, in_chunks
-from app.engine.prefix_cache import can_reuse
+from app.engine.library_loops import LibraryLoops
+from app.engine.prefill import Prefill, Reader
 from app.engine.speculation.choice import only_the_library, plan_for
 from app.engine.steps import FastSteps, LibrarySteps, against_fast
-from app.errors import Cancelled
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator
     from threading import Event
 
     import torch
@@ -109,108 +106,19 @@ class Decoder:
             self.inside.cache = _name(model_kwargs["cache"])
         mode = generation_config.get_generation_mode(self.library.get("assistant_model"))
         with compiling(model, generation_config):
+            ours = mode in (GenerationMode.GREEDY_SEARCH, GenerationMode.SAMPLE)
             assisted = mode is GenerationMode.ASSISTED_GENERATION
-            if mode in (GenerationMode.GREEDY_SEARCH, GenerationMode.SAMPLE) or (
-                assisted and self._checks(model, generation_config, model_kwargs, input_ids.shape[0])
-            ):
+            if ours or (assisted and self._checks(model, generation_config, model_kwargs, input_ids.shape[0])):
                 return self._decode(model, input_ids, prepared, model_kwargs)
             self.decoded_by = told(mode.value.replace("_", " "))
-            loop = self._beams if "beam" in mode.value else self._assisted
-            return loop(model, input_ids, prepared, model_kwargs, inputs_tensor)
+            loops = LibraryLoops(self.listener, self.cancelled, self.seed, self.blocks, self.library, self.inside)
+            if "beam" in mode.value:
+                return loops.beams(model, input_ids, prepared, model_kwargs)
+            return loops.assisted(model, input_ids, prepared, model_kwargs, inputs_tensor)
 
     @property
     def _prefill(self) -> Prefill:
         return Prefill(self.blocks, self.cancelled, self.listener)
-
-    def _beams(
-        self, model: Any, input_ids: torch.Tensor, prepared: Prepared, kwargs: dict[str, Any], _inputs: Any
-    ) -> Any:
-        totals, hook = BeamTotals(), None
-        if can_reuse(kwargs.get("cache")):
-            # The prompt stands there once per beam: read in chunks it takes less memory, and can be stopped.
-            prepared.config.prefill_chunk_size = self.blocks.block_size
-            hook = model.register_forward_pre_hook(self._chunks(input_ids.shape[1]))
-        try:
-            with totals.listen(model):
-                result = self._library_loop(model._beam_search, input_ids, prepared, kwargs)  # noqa: SLF001
-        finally:
-            if hook:
-                hook.remove()
-        sequences: Any = getattr(result, "sequences", result)
-        return sequences[: totals.possible(sequences)]
-
-    def _chunks(self, total: int) -> Callable[..., None]:
-        """Called before each forward pass: while these read the prompt, tells how far they are and stops between two of them."""
-        starts = iter(range(0, total, self.blocks.block_size))
-
-        def before(*_: Any) -> None:
-            start = next(starts, None)
-            if start is None:
-                return
-            if self.cancelled.is_set():
-                raise Cancelled
-            self.listener.prefill(start, total, 0)
-
-        return before
-
-    def _assisted(
-        self, model: Any, input_ids: torch.Tensor, prepared: Prepared, kwargs: dict[str, Any], inputs: Any
-    ) -> Any:
-        more = {**self.library, "inputs_tensor": inputs}
-        with drafting(model, self.library, self.cancelled), self._read_before(model, input_ids, prepared, kwargs):
-            return self._library_loop(model._assisted_decoding, input_ids, prepared, kwargs | more)  # noqa: SLF001
-
-    @contextmanager
-    def _stoppable(self, model: Any, prepared: Prepared, cache: Any) -> Iterator[None]:
-        """While the library reads the prompt in chunks, Stop ends it between two of them."""
-
-        def stop(*_: Any) -> None:
-            if self.cancelled.is_set() and can_reuse(cache) and cache.get_seq_length() < prepared.prompt_length:
-                raise Cancelled
-
-        hook = model.register_forward_pre_hook(stop)
-        try:
-            yield
-        finally:
-            hook.remove()
-
-    @contextmanager
-    def _read_before(
-        self, model: Any, input_ids: torch.Tensor, prepared: Prepared, kwargs: dict[str, Any]
-    ) -> Iterator[None]:
-        """Read the prompt but for its last token in our own chunks, which can be stopped and reused; the library's loop, which would
-        read all of it at once, then begins behind them."""
-        config = prepared.config
-        whole = input_ids.shape[1] <= self.blocks.block_size or config.return_dict_in_generate
-        if whole or getattr(config, "use_mtp", False) or not in_chunks(model, kwargs):
-            yield
-            return
-        self._prefill.read(model, input_ids[:, :-1], config, kwargs)
-        cache, stock = kwargs["cache"], model.prepare_inputs_for_generation
-
-        def prepare(ids: torch.Tensor, **given: Any) -> Any:
-            if given.get("is_first_iteration") and given.get("cache") is cache:
-                given["next_sequence_length"] = ids.shape[1] - given["cache"].get_seq_length()
-            return stock(ids, **given)
-
-        model.prepare_inputs_for_generation = prepare
-        try:
-            yield
-        finally:
-            del model.prepare_inputs_for_generation
-
-    def _library_loop(self, loop: Any, input_ids: torch.Tensor, prepared: Prepared, kwargs: dict[str, Any]) -> Any:
-        from app.engine.randomness import OwnRandomness
-
-        draws = OwnRandomness(self.seed) if prepared.config.do_sample else nullcontext()
-        processors = prepared.processors
-        if not prepared.config.remove_invalid_values:
-            processors = type(processors)([sampling.NumbersOnly(prepared.prompt_length), *processors])
-        with draws:
-            result = loop(input_ids, processors, prepared.criteria, prepared.config, **kwargs)
-        if prepared.config.return_dict_in_generate:
-            self.inside.take(result)
-        return result
 
     def _decode(self, model: Any, input_ids: torch.Tensor, prepared: Prepared, kwargs: dict[str, Any]) -> torch.Tensor:
         import torch
