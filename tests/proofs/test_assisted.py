@@ -143,10 +143,13 @@ def test_assistant_confidence_threshold(draft_lab: Lab, with_draft: Callable[[st
 
 
 def test_is_assistant(
-    draft_lab: Lab, with_draft: Callable[[str], LoadedModel], monkeypatch: pytest.MonkeyPatch
+    draft_lab: Lab, with_draft: Callable[[str], LoadedModel], watch: Watch, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """True on the draft while it drafts, false on the main model; setting it by hand is refused."""
     draft = with_draft("twin")
+    assert draft_lab.reply(**LONG).ended.run.stats.drafted_by == "twin", "checked by the fast step"
+    assert draft.model.generation_config.is_assistant is True
+    watch(draft_lab.loaded)  # a forward that is watched is the library's
     seen: dict[str, set[bool]] = {"draft": set(), "main": set()}
     for who, loaded in (("draft", draft), ("main", draft_lab.loaded)):
         model: Any = loaded.model
