@@ -31,7 +31,7 @@ API int fader_multiply(team *all, int64_t threads, const weight *w, const float 
     if (!failed) {
         for (long v = 0; v < many; v++) vectors[v] = (arranged){room + v * (values + sums), room + v * (values + sums) + values};
         task t = {w, x, many, out, room, vectors, 0};
-        team_run(all, (int)threads, prepare_and_multiply, &t);
+        team_run(all, (int)threads, 1, prepare_and_multiply, &t);
     }
     free(room);
     free(vectors);
@@ -49,7 +49,7 @@ static void unpack_share(void *data, int thread, team *all) {
 /* out [rows, columns], float32 or bfloat16 (brain). */
 API void fader_unpack(team *all, int64_t threads, const weight *w, void *out, int64_t brain) {
     task t = {.w = w, .out = out, .brain = (int)brain};
-    team_run(all, (int)threads, unpack_share, &t);
+    team_run(all, (int)threads, 0, unpack_share, &t);
 }
 
 API team *fader_team(void) { return team_new(); }

@@ -377,6 +377,6 @@ API void fader_step(team *all, int64_t threads, const decoder *m, reply *each, i
     for (long r = 0; r < many; r++) room = each[r].room > room ? each[r].room : room;
     for (int64_t t = 0; t < threads && t < TEAM_MOST; t++, part += room_own(m, room, many)) own[t] = part;
     for (long r = 0; r < many; r++) unpack_rows(&m->embedding, tokens[r], tokens[r] + 1, s.hidden + r * hidden_row(m), 0);
-    team_run(all, (int)threads, walk_through, &s);
+    team_run(all, (int)threads, 1, walk_through, &s);
     for (long r = 0; r < many; r++) each[r].length++;
 }

@@ -41,7 +41,7 @@ typedef pthread_t thread_t;
 
 enum {
     PATIENCE = 4000,  /* spins before a waiting thread lets others have the core: they may be who it waits for */
-    ALERT = 20000     /* spins after a job before a thread goes to sleep: about the time between two tokens' steps */
+    ALERT = 20000     /* spins after a job before a thread goes to sleep, if more is to come: about the time between two tokens' steps */
 };
 
 /* Each has a call of its own, so that those a job doesn't need sleep on. */
@@ -60,7 +60,7 @@ struct team {
     lock_t running;
     atomic_uint round;
     atomic_int missing, arrived;
-    atomic_bool over;
+    atomic_bool over, more;
     job what;
     void *data;
     member members[TEAM_MOST];
@@ -85,7 +85,7 @@ void team_meet(team *all) {
 }
 
 static void await_job(member *self, unsigned seen) {
-    for (int spins = 0; spins < ALERT; spins++) {
+    for (int spins = 0; spins < ALERT && atomic_load_explicit(&self->all->more, memory_order_relaxed); spins++) {
         if (atomic_load_explicit(&self->jobs, memory_order_acquire) != seen) return;
         breathe();
     }
@@ -145,12 +145,13 @@ team *team_new(void) {
     return all;
 }
 
-void team_run(team *all, int threads, job what, void *data) {
+void team_run(team *all, int threads, int more, job what, void *data) {
     lock_take(&all->running);
     grow(all, threads);
     all->working = threads < all->there ? threads : all->there;
     all->what = what;
     all->data = data;
+    atomic_store_explicit(&all->more, more, memory_order_relaxed);
     atomic_store(&all->missing, all->working - 1);
     for (int number = 1; number < all->working; number++) call(&all->members[number]);
     what(data, 0, all);

@@ -11,8 +11,9 @@ enum { TEAM_MOST = 64 };
 team *team_new(void);
 void team_free(team *all);
 
-/* Run a job on so many threads, the caller's being number 0; returns when every one of them is done. */
-void team_run(team *all, int threads, job what, void *data);
+/* Run a job on so many threads, the caller's being number 0; returns when every one of them is done. `more`: another job follows soon, so
+   that the threads had better stay awake; otherwise they leave their cores to others (torch's threads, say) at once. */
+void team_run(team *all, int threads, int more, job what, void *data);
 
 /* Inside a job: how many work on it. */
 int team_threads(const team *all);
