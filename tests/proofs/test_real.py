@@ -13,6 +13,7 @@ from app.conversation import FinishReason
 from app.insight.watermark import detect
 from app.models.loading import LoadedModel, load_model
 from app.settings import Settings
+from tests.engine.test_speculation import Fixed
 from tests.proofs.conftest import GREEDY, OPEN, Lab, laboratory
 
 CAPITAL = "What is the capital of France? Answer in one short sentence."
@@ -66,19 +67,27 @@ def test_negative_prompt__pushes_away(real: Lab) -> None:
     assert "Paris" not in guided.text
 
 
-def test_prompt_lookup_num_tokens__quotes_in_fewer_passes(real: Lab) -> None:
-    """The text is the same up to near ties between ways of computing, and a quotation takes far fewer passes."""
-    question = "Repeat exactly: the quick brown fox jumps over the lazy dog near the river bank."
+def test_prompt_lookup_num_tokens__quotes_in_fewer_passes(real: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The text is the same and a text that repeats itself takes far fewer passes, in our own loop and in the library's."""
+    step = real.engine.held.beside.decoding.step
+    assert step is not None
+    monkeypatch.setattr(step.replies, "costs", Fixed(0.3))
+    asked: dict[str, Any] = {**GREEDY, "repetition_penalty": 1.0, "max_new_tokens": 40, "min_new_tokens": 40}
+    question = (
+        "Write the word lighthouse many times, separated by commas: lighthouse, lighthouse, lighthouse, lighthouse,"
+    )
+    plain, looked_up = (real.reply(question, **asked, prompt_lookup_num_tokens=count) for count in (0, 8))
+    assert looked_up.ids == plain.ids
+    assert looked_up.ended.run.stats.passes < 24
+
     seen: list[int] = []
     hook = real.loaded.model.register_forward_pre_hook(lambda *_: seen.append(1))
     try:
-        plain = real.reply(question, **GREEDY, max_new_tokens=24)
-        single = len(seen)
-        looked_up = real.reply(question, **GREEDY, max_new_tokens=24, prompt_lookup_num_tokens=8)
+        by_library = real.reply(question, **asked, prompt_lookup_num_tokens=8)
     finally:
         hook.remove()
-    assert looked_up.text[:20] == plain.text[:20]
-    assert len(seen) - single < single
+    assert by_library.text[:20] == plain.text[:20]
+    assert len(seen) < 24
 
 
 SCHEMA = {

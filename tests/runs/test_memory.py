@@ -15,7 +15,7 @@ from tests.engine.conftest import OneModel
 
 MODEL_MIB = 100
 """The built-in model's weights."""
-SLACK_MIB = 25
+SLACK_MIB = 40
 """What an allocator may keep for itself."""
 
 

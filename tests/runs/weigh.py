@@ -1,4 +1,4 @@
-"""Prints the private memory (MiB) of a process with an engine, for each of two rounds: with the built-in model in memory
+"""Prints the resident memory (MiB) of a process with an engine, for each of two rounds: with the built-in model in memory
 after a reply, and freed again. ``python -m tests.runs.weigh``."""
 
 from __future__ import annotations
@@ -17,9 +17,10 @@ from app.models.service import ModelService
 from app.settings import Settings
 
 
-def private() -> float:
-    """Memory that only this process has; files that are mapped and shared don't count."""
-    return float(psutil.Process().memory_full_info().uss) / 2**20
+def resident() -> float:
+    """Memory the process takes, mapped files included: how much of a model's copy is mapped and how much is its own depends on the
+    processor."""
+    return float(psutil.Process().memory_info().rss) / 2**20
 
 
 def main() -> None:
@@ -32,9 +33,9 @@ def main() -> None:
             engine.load("builtin").finished.wait()
             request = RunRequest(new_id(), "", new_id(), (question,), requested={"max_new_tokens": 4, "seed": 1})
             assert engine.submit(request).result().run.error is None
-            loaded = private()
+            loaded = resident()
             engine.unload().finished.wait()
-            rounds.append((loaded, private()))
+            rounds.append((loaded, resident()))
         engine.close()
     sys.stdout.write(json.dumps(rounds))
 
