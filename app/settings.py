@@ -24,7 +24,7 @@ class Settings(BaseSettings):
     password: SecretStr | None = None
     model: str = "builtin"
     flush_seconds: float = Field(default=0.5, gt=0, le=0.5)
-    prefill_chunk: int = Field(default=128, ge=16, le=4096)
+    prefill_chunk: int = Field(default=256, ge=16, le=4096)
     prefix_cache_mb: int = Field(default=512, ge=0)
     tensor_parallel: int = Field(
         default=1,

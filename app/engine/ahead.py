@@ -58,14 +58,15 @@ class ReadAhead:
         return True
 
     def _ids(self) -> tuple[int, ...]:
-        """What the next prompt of this conversation begins with, whatever will be said: its whole blocks."""
+        """What the next prompt of this conversation begins with, whatever will be said: its whole chunks."""
         ended, request = self.run.ended, self.run.request
         if ended is None or not ended.text or not request.conversation_id or self.loaded.facts.is_encoder_decoder:
             return ()
         reply = Message(new_id(), request.conversation_id, None, Role.ASSISTANT, ended.text)
-        one, other = (self._prompt((*request.messages, reply, _question(text))) for text in ("a", "the"))
-        common = [a for a, _ in takewhile(lambda pair: pair[0] == pair[1], zip(one, other, strict=False))]
-        return tuple(common[: len(common) - len(common) % self.blocks.block_size])
+        long = self.blocks.cuts.tail + 1  # a shorter message would be read together with what is before it
+        one, other = (self._prompt((*request.messages, reply, _question(word * long))) for word in ("a ", "the "))
+        common = sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(one, other, strict=False)))
+        return one[: max((end for end in self.blocks.cuts.of(one) if end <= common), default=0)]
 
     def _prompt(self, messages: tuple[Message, ...]) -> tuple[int, ...]:
         request, facts = self.run.request, self.loaded.facts

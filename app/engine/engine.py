@@ -269,7 +269,7 @@ class Engine:
             loaded = self.held.ready(None, job.cancelled)
             if isinstance(loaded, RemoteModel):
                 raise no_desk(self.held.status)  # noqa: TRY301  (this job's error like any other)
-            job.answer(loaded, self.held.blocks.block_size)
+            job.answer(loaded, self.held.blocks.cuts.most)
         except MadeWay:
             self._line.join(job)
             return

@@ -85,7 +85,7 @@ class Execution:
             request.run_id,
             request.message_id,
             requested=dict(request.requested),
-            model_fingerprint=dict(self.loaded.facts.fingerprint),
+            model_fingerprint={**self.loaded.facts.fingerprint, "prefill": str(self.blocks.cuts)},
         )
 
     def compute(self) -> Ended:

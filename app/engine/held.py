@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Protocol, TypeAlias
 
 from app.engine.beside import Beside
+from app.engine.cuts import Cuts
 from app.engine.desk import Desk
 from app.engine.prefix_cache import PrefixCache
 from app.errors import Cancelled, FaderError, NoModel, OutOfMemory, UnsupportedModel
@@ -81,7 +82,7 @@ class HeldModel:
 
     def __init__(self, models: Models, settings: Settings) -> None:
         self.models = models
-        self.blocks: PrefixCache = PrefixCache(settings.prefill_chunk, settings.prefix_cache_mb * 2**20)
+        self.blocks: PrefixCache = PrefixCache(Cuts(settings.prefill_chunk), settings.prefix_cache_mb * 2**20)
         self.beside = Beside()
         self.loaded: LoadedModel | None = None
         self.desk: Desk | None = None
@@ -176,6 +177,8 @@ class HeldModel:
         self.free_draft()
         self.blocks.clear()
         self.beside.clear()
+        ends = frozenset(fresh.facts.eos_token_ids) if fresh else frozenset[int]()
+        self.blocks.cuts = replace(self.blocks.cuts, ends=ends)
         leaving, self.loaded = self.loaded, fresh
         self.desk = None if fresh is None or isinstance(fresh, RemoteModel) else Desk(fresh.tokenizer, fresh.facts)
         self._resting = None

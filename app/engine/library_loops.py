@@ -41,7 +41,7 @@ class LibraryLoops:
         totals, hook = BeamTotals(), None
         if can_reuse(kwargs.get("cache")):
             # The prompt stands there once per beam: read in chunks it takes less memory, and can be stopped.
-            prepared.config.prefill_chunk_size = self.blocks.block_size
+            prepared.config.prefill_chunk_size = self.blocks.cuts.most
             hook = model.register_forward_pre_hook(self._chunks(input_ids.shape[1]))
         try:
             with totals.listen(model):
@@ -54,7 +54,7 @@ class LibraryLoops:
 
     def _chunks(self, total: int) -> Callable[..., None]:
         """Called before each forward pass: while these read the prompt, tells how far they are and stops between two of them."""
-        starts = iter(range(0, total, self.blocks.block_size))
+        starts = iter(range(0, total, self.blocks.cuts.most))
 
         def before(*_: Any) -> None:
             start = next(starts, None)
@@ -81,7 +81,7 @@ class LibraryLoops:
         """Read the prompt but for its last token in our own chunks, which can be stopped and reused; the library's loop, which would
         read all of it at once, then begins behind them."""
         config = prepared.config
-        whole = input_ids.shape[1] <= self.blocks.block_size or config.return_dict_in_generate
+        whole = input_ids.shape[1] <= self.blocks.cuts.most or config.return_dict_in_generate
         if whole or getattr(config, "use_mtp", False) or not in_chunks(model, kwargs):
             yield
             return

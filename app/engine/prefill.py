@@ -1,4 +1,4 @@
-"""Reading a prompt: in chunks of one size, at multiples of it, so that Stop is heard between two of them and whole blocks can be reused.
+"""Reading a prompt: in chunks (``cuts``), so that Stop is heard between two of them and whole ones can be reused.
 
 Every prompt is read through here, also the one that nobody waits for yet (``ahead``): the same chunks give the same bits.
 """
@@ -56,19 +56,24 @@ class Prefill:
         return outputs
 
     def _read_one(self, model: Any, input_ids: torch.Tensor, kwargs: dict[str, Any]) -> Any:
-        cache, ids, size = kwargs["cache"], input_ids[0].tolist(), self.blocks.block_size
+        cache, ids = kwargs["cache"], input_ids[0].tolist()
         total, outputs = len(ids), None
-        reused = self.blocks.restore(ids, cache)
-        for start in range(reused, total, size):
+        start = reused = self.blocks.restore(ids, cache)
+        for end in self._ends(ids, reused):
             self._go_on(ids[:start], cache)
             self.reader.prefill(start, total, reused)
-            chunk = input_ids[:, start : min(start + size, total)]
-            step = model.prepare_inputs_for_generation(chunk, is_first_iteration=start == reused, **kwargs)
-            outputs = model(**step, return_dict=True)
+            step = model.prepare_inputs_for_generation(
+                input_ids[:, start:end], is_first_iteration=start == reused, **kwargs
+            )
+            outputs, start = model(**step, return_dict=True), end
         self._go_on(ids, cache)
         self.reader.prefill(total, total, reused)
         self.blocks.keep(ids, cache)
         return outputs
+
+    def _ends(self, ids: list[int], reused: int) -> list[int]:
+        ends = [end for end in self.blocks.cuts.of(ids) if reused < end < len(ids)]
+        return [*ends, len(ids)]
 
     def _go_on(self, read: list[int], cache: Any) -> None:
         """Raise Cancelled when it is time; a prompt that is sent again then begins where it was stopped."""

@@ -1,7 +1,8 @@
 """Keys and values of prompts already read, reused exactly.
 
-Only whole, position-aligned blocks that came from *prefill* in chunks of one fixed size are kept: with them a prompt gives bit-identical
-logits whether its beginning was reused or read again. Keys and values made by decoding steps differ in the last bits and are not kept.
+Only whole chunks that came from *prefill* are kept, cut by a rule that looks at the text alone (``cuts``): with them a prompt gives
+bit-identical logits whether its beginning was reused or read again. Keys and values made by decoding steps differ in the last bits and
+are not kept.
 Blocks form chains (a block's key covers everything before it), so conversations that share a beginning share memory.
 """
 
@@ -20,26 +21,36 @@ if TYPE_CHECKING:
     from transformers import Cache
 
     from app.distributed.caches import Mirror
+    from app.engine.cuts import Cuts
 
 Layers: TypeAlias = "list[tuple[torch.Tensor, torch.Tensor]]"
 """Per layer keys and values, each of shape [1, key-value heads, tokens, head size] in the model's dtype."""
 
 
-def _block_keys(ids: Sequence[int], size: int) -> list[bytes]:
-    """One key per whole block; each covers all tokens up to the block's end."""
-    keys, key = [], b""
-    for start in range(0, len(ids) - size + 1, size):
-        block = ",".join(map(str, ids[start : start + size]))
-        key = blake2b(key + block.encode(), digest_size=16).digest()
-        keys.append(key)
-    return keys
+@dataclass(frozen=True, slots=True)
+class _Block:
+    """A chunk of a prompt, from token ``start`` to ``end``; its ``key`` covers all tokens up to its end."""
+
+    key: bytes
+    start: int
+    end: int
+
+
+def _blocks(ids: Sequence[int], cuts: Cuts) -> list[_Block]:
+    found, key, start = [], b"", 0
+    for end in cuts.of(ids):
+        text = ",".join(map(str, ids[start:end]))
+        key = blake2b(key + text.encode(), digest_size=16).digest()
+        found.append(_Block(key, start, end))
+        start = end
+    return found
 
 
 @dataclass
 class PrefixCache:
-    """Blocks of ``block_size`` tokens, at most ``capacity`` bytes; the least recently used are dropped first."""
+    """Blocks between ``cuts``, at most ``capacity`` bytes; the least recently used are dropped first."""
 
-    block_size: int
+    cuts: Cuts
     capacity: int
     _blocks: OrderedDict[bytes, Layers] = field(default_factory=OrderedDict)
     _bytes: int = 0
@@ -59,44 +70,46 @@ class PrefixCache:
 
         The last token is never taken from here: its logits are wanted.
         """
-        keys = self._known(ids[:-1])
+        known = [block for block in self._known(ids) if block.end < len(ids)]
+        keys = [block.key for block in known]
         self._touch(keys)
         if keys:
             fill(cache, [self._blocks[key] for key in keys])
             if mirror := _mirror(cache):
                 mirror.fill(tuple(keys))
-        return len(keys) * self.block_size
+        return known[-1].end if known else 0
 
     def known(self, ids: Sequence[int]) -> int:
         """How many tokens at the beginning of ``ids`` are here."""
-        return len(self._known(ids)) * self.block_size
+        known = self._known(ids)
+        return known[-1].end if known else 0
 
-    def _known(self, ids: Sequence[int]) -> list[bytes]:
-        return list(takewhile(self._blocks.__contains__, _block_keys(ids, self.block_size)))
+    def _known(self, ids: Sequence[int]) -> list[_Block]:
+        return list(takewhile(lambda block: block.key in self._blocks, _blocks(ids, self.cuts)))
 
     def keep(self, ids: Sequence[int], cache: Cache) -> None:
         """Remember the whole blocks of ``ids`` that ``cache`` holds after prefill, as many of them as there is room for."""
-        keys = _block_keys(ids, self.block_size)
-        if not keys or not self.capacity:
+        blocks = _blocks(ids, self.cuts)
+        if not blocks or not self.capacity:
             return
-        keys = keys[: self.capacity // _size(cut(cache, 0, self.block_size))]
-        for number, key in enumerate(keys):
-            if key not in self._blocks:
-                self._blocks[key] = self._cut(cache, number, key)
-                self._bytes += _size(self._blocks[key])
-        self._touch(keys)
+        room = self.capacity // _size(cut(cache, 0, 1))
+        blocks = [block for block in blocks if block.end <= room]
+        for block in blocks:
+            if block.key not in self._blocks:
+                self._blocks[block.key] = self._cut(cache, block)
+                self._bytes += _size(self._blocks[block.key])
+        self._touch([block.key for block in blocks])
         while self._bytes > self.capacity:
             key, dropped = self._blocks.popitem(last=False)
             self._bytes -= _size(dropped)
             if mirror := _mirror(cache):
                 mirror.drop(key)
 
-    def _cut(self, cache: Cache, number: int, key: bytes) -> Layers:
+    def _cut(self, cache: Cache, block: _Block) -> Layers:
         """A copy of one block of a cache."""
-        start, end = number * self.block_size, (number + 1) * self.block_size
         if mirror := _mirror(cache):
-            mirror.hold(key, start, end)
-        return cut(cache, start, end)
+            mirror.hold(block.key, block.start, block.end)
+        return cut(cache, block.start, block.end)
 
     def _touch(self, keys: list[bytes]) -> None:
         """These are wanted. The end of a chain ages first: without its beginning it would be of no use."""

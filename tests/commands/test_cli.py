@@ -47,7 +47,8 @@ def test_ask_prints_the_documented_record(fader: Any) -> None:
     assert told["requested"] == {"temperature": 0.0, "max_new_tokens": 6, "seed": 7}
     assert told["effective"]["do_sample"] is False
     assert told["finish_reason"] in ("length", "eos")
-    assert set(told["stats"]) == {"prompt_tokens", "new_tokens", "ttft_s", "tokens_per_s", "reused_tokens"}
+    figures = {"prompt_tokens", "new_tokens", "ttft_s", "tokens_per_s", "reused_tokens"}
+    assert set(told["stats"]) == figures | {"drafted_by", "passes", "gain"}
     assert told["seed"] == 7
 
 

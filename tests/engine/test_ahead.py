@@ -20,6 +20,8 @@ from tests.engine.conftest import OneModel, request_for
 from tests.runs.gates import Gate, before_forward
 
 BLOCK = 16
+END = 2
+"""The token behind each message."""
 QUESTION = "one two three four five six seven eight nine ten " * 2
 ASKED: dict[str, Any] = {"do_sample": True, "temperature": 1.5, "max_new_tokens": 80, "min_new_tokens": 80, "seed": 3}
 BLOCKS_OF_REPLY = 4
@@ -27,8 +29,8 @@ BLOCKS_OF_REPLY = 4
 
 
 @contextmanager
-def engine_with(models: OneModel, **settings: Any) -> Iterator[Engine]:
-    made = Engine(models, Settings(prefill_chunk=BLOCK, **settings))
+def engine_with(models: OneModel, chunk: int = BLOCK, **settings: Any) -> Iterator[Engine]:
+    made = Engine(models, Settings(prefill_chunk=chunk, **settings))
     try:
         assert made.load("tiny").finished.wait(60)
         yield made
@@ -54,17 +56,19 @@ def unread(run: Run) -> int:
     return len(run.prompt_ids) - run.stats.reused_tokens
 
 
-def test_the_next_turn_reads_its_own_question_only_and_says_the_same(models: OneModel) -> None:
-    with engine_with(models, read_ahead=False) as engine:
+@pytest.mark.parametrize("chunk", [BLOCK, 4 * BLOCK])
+def test_the_next_turn_reads_its_own_question_only_and_says_the_same(models: OneModel, chunk: int) -> None:
+    with engine_with(models, chunk, read_ahead=False) as engine:
         without = engine.submit(next_turn(first_turn(engine))).result(60).run
-    with engine_with(models) as engine:
+    with engine_with(models, chunk) as engine:
         run = first_turn(engine)
         assert engine.settle(60)
         ended = engine.submit(next_turn(run)).result(60).run
     assert ended.prompt_ids == without.prompt_ids
     assert ended.output_ids == without.output_ids
     assert unread(ended) <= unread(without) - BLOCKS_OF_REPLY * BLOCK
-    assert unread(ended) < BLOCK + len("<|im_start|>user\nand what then?<|im_end|>\n<|im_start|>assistant\n")
+    end_of_reply = [place for place, token in enumerate(ended.prompt_ids, start=1) if token == END][-2]
+    assert ended.stats.reused_tokens == end_of_reply
 
 
 @dataclass(eq=False)

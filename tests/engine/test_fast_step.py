@@ -231,7 +231,7 @@ def test_a_fault_in_the_step_ends_the_run_and_the_next_one_works(
         raise ValueError(sentence)
 
     with monkeypatch.context() as patch:
-        patch.setattr("app.engine.fast.step.FastStep.__call__", failing)
+        patch.setattr("app.engine.fast.replies.Replies.follow", failing)
         ended = reply(engine)
     assert ended.run.status is RunStatus.FAILED
     assert "the lamp went out" in (ended.run.error or "")

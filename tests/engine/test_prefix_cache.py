@@ -6,6 +6,7 @@ import torch
 from transformers import DynamicCache
 
 from app.conversation import RunStatus
+from app.engine.cuts import Cuts
 from app.engine.engine import Engine
 from app.engine.prefix_cache import PrefixCache
 from app.models.loading import LoadedModel
@@ -26,10 +27,10 @@ def read(loaded: LoadedModel, ids: list[int], blocks: PrefixCache) -> tuple[torc
 
 
 def test_logits_are_bit_identical_with_and_without_reuse(tiny: LoadedModel) -> None:
-    blocks = PrefixCache(BLOCK, 2**20)
+    blocks = PrefixCache(Cuts(BLOCK), 2**20)
     first = [5 + i % 300 for i in range(3 * BLOCK + 5)]
     second = first[: 2 * BLOCK] + [7 + i % 200 for i in range(2 * BLOCK + 3)]
-    fresh, none = read(tiny, second, PrefixCache(BLOCK, 2**20))
+    fresh, none = read(tiny, second, PrefixCache(Cuts(BLOCK), 2**20))
     read(tiny, first, blocks)
     again, reused = read(tiny, second, blocks)
     assert (none, reused) == (0, 2 * BLOCK)
@@ -37,7 +38,7 @@ def test_logits_are_bit_identical_with_and_without_reuse(tiny: LoadedModel) -> N
 
 
 def test_the_last_token_is_always_read_even_when_everything_is_known(tiny: LoadedModel) -> None:
-    blocks = PrefixCache(BLOCK, 2**20)
+    blocks = PrefixCache(Cuts(BLOCK), 2**20)
     ids = list(range(5, 5 + 2 * BLOCK))
     read(tiny, ids, blocks)
     _, reused = read(tiny, ids, blocks)
@@ -45,10 +46,10 @@ def test_the_last_token_is_always_read_even_when_everything_is_known(tiny: Loade
 
 
 def test_memory_is_bounded_and_the_least_recently_used_goes_first(tiny: LoadedModel) -> None:
-    one_block = PrefixCache(BLOCK, 2**30)
+    one_block = PrefixCache(Cuts(BLOCK), 2**30)
     read(tiny, list(range(5, 5 + BLOCK + 1)), one_block)
     size = one_block.used_bytes
-    blocks = PrefixCache(BLOCK, 3 * size)
+    blocks = PrefixCache(Cuts(BLOCK), 3 * size)
     prompts = [[start, *range(10, 10 + BLOCK)] for start in (5, 6, 7)]
     for ids in prompts:
         read(tiny, ids, blocks)

@@ -6,6 +6,7 @@ from typing import Any
 
 from app.chat import Chat, Started
 from app.conversation import Run
+from app.engine.cuts import Cuts
 from tests.engine.test_prefix_cache import BLOCK
 
 LONG = "one two three four five six seven eight nine ten " * 3
@@ -19,11 +20,12 @@ def done(chat: Chat, started: Started) -> Run:
     return run
 
 
-def shared(one: Run, other: Run) -> int:
-    """Whole blocks (in tokens) that two prompts begin with alike; the last token is always read."""
+def shared(one: Run, other: Run, cuts: Cuts) -> int:
+    """Whole chunks (in tokens) that two prompts begin with alike; the last token is always read."""
     pairs = enumerate(zip(one.prompt_ids, other.prompt_ids, strict=False))
     same = next((i for i, (a, b) in pairs if a != b), min(len(one.prompt_ids), len(other.prompt_ids)))
-    return min(same, len(other.prompt_ids) - 1) // BLOCK * BLOCK
+    both = set(cuts.of(one.prompt_ids)) & set(cuts.of(other.prompt_ids))
+    return max((end for end in both if end <= same and end < len(other.prompt_ids)), default=0)
 
 
 def test_every_way_to_go_on_begins_with_what_is_known(chat: Chat) -> None:
@@ -45,7 +47,7 @@ def test_every_way_to_go_on_begins_with_what_is_known(chat: Chat) -> None:
         "switching back": (further, back),
     }
     for way, (known, run) in ways.items():
-        assert run.stats.reused_tokens >= shared(known, run), way
+        assert run.stats.reused_tokens >= shared(known, run, chat.engine.held.blocks.cuts), way
     for way in ("next turn", "regenerate", "edit", "switching back"):
         assert ways[way][1].stats.reused_tokens >= 2 * BLOCK, way
 
