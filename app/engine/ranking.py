@@ -25,22 +25,23 @@ def array_of(tensor: torch.Tensor) -> NDArray[Any]:
 def largest(values: NDArray[np.float32], count: int) -> NDArray[Any]:
     """The ids of the ``count`` largest of float32 [n], falling, the lower id first among equals."""
     columns = len(values) // _ROWS
-    if columns >= count:
-        # So many columns have a value of at least this, so the values looked for are all that large.
-        least = np.partition(_column_maxima(values, columns), -count)[-count]
-    else:
-        least = np.partition(values, -min(count, len(values)))[-min(count, len(values))]
-    ids = np.flatnonzero(values >= least)
+    ids = _in_columns(values, columns, count) if columns >= count else np.arange(len(values))
     if len(ids) < min(count, len(values)):  # not numbers
         ids = np.arange(len(values))
     return ids[np.lexsort((ids, -values[ids]))[:count]]
 
 
-def _column_maxima(values: NDArray[np.float32], columns: int) -> NDArray[np.float32]:
-    """The values as a table of ``_ROWS`` rows (the last stretch that doesn't fill it laid over its first columns): float32 [columns]."""
-    maxima: NDArray[np.float32] = values[: _ROWS * columns].reshape(_ROWS, columns).max(axis=0)
-    rest = values[_ROWS * columns :]
-    for start in range(0, len(rest), columns):
-        more = rest[start : start + columns]
-        np.maximum(maxima[: len(more)], more, out=maxima[: len(more)])
-    return maxima
+def _in_columns(values: NDArray[np.float32], columns: int, count: int) -> NDArray[Any]:
+    """Ids among which the ``count`` largest are, from the values laid out as a table of ``_ROWS`` rows and what doesn't fill another row.
+
+    So many columns have a value of at least the smallest of their maxima; all values as large as that stand in these columns.
+    """
+    table, rest = values[: _ROWS * columns].reshape(_ROWS, columns), values[_ROWS * columns :]
+    maxima = table.max(axis=0)
+    least = np.partition(maxima, -count)[-count]
+    chosen = np.flatnonzero(maxima >= least)
+    rows, places = np.nonzero(table[:, chosen] >= least)
+    found: NDArray[Any] = rows * columns + chosen[places]
+    if len(rest):
+        found = np.concatenate((found, np.flatnonzero(rest >= least) + _ROWS * columns))
+    return found

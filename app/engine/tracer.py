@@ -7,6 +7,7 @@ costs more than the work.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -81,7 +82,7 @@ class _Step:
         ids = largest(logits, k + 1)  # one more, for what the largest one outside is
         self.logits, self.ids, self.values = logits, ids[:k], logits[ids[:k]]
         self.outside = float(logits[ids[k]]) if len(ids) > k else -np.inf
-        total, entropy = _read(logits, float(self.values[0]))
+        total, entropy = _read(logits, int(ids[0]))
         self.found: dict[str, Any] = {"ids": self.ids, "raw": self.values, "logsumexp": total, "entropy": entropy}
         self.found |= {"base": _NONE, "base_logsumexp": total, "tail_max": self.outside}
         self.removed_by = np.full(len(self.ids), NOT_REMOVED, np.uint8)
@@ -137,23 +138,26 @@ class _Step:
         }
 
 
-def _read(logits: NDArray[np.float32], top: float) -> tuple[float, float]:
-    """Log-sum-exp and entropy (nats) of float32 [vocabulary], of which ``top`` is the largest."""
-    if not np.isfinite(top):
+def _read(logits: NDArray[np.float32], best: int) -> tuple[float, float]:
+    """Log-sum-exp and entropy (nats) of float32 [vocabulary], the largest of which is at ``best``."""
+    top = float(logits[best])
+    if not math.isfinite(top):
         return _logsumexp(logits), float("nan")
     chances = _softmax(logits)
-    total = top - float(np.log(chances.max()))
-    with np.errstate(invalid="ignore"):
-        mean = float(np.dot(chances, logits))
-    if np.isnan(mean):  # 0 times the -inf of what the model itself masks
-        mean = float(np.dot(chances, np.maximum(logits, _LOWEST)))
+    total = top - math.log(chances[best])
+    mean = float(chances.dot(logits))
+    if math.isnan(mean):  # 0 times the -inf of what the model itself masks
+        mean = float(chances.dot(np.maximum(logits, _LOWEST)))
     return total, total - mean
 
 
 def _logsumexp(values: NDArray[np.float32]) -> float:
     """Log-sum-exp of float32 [n]: the largest value itself where that is infinite or not a number, -inf of nothing."""
-    top = float(values.max()) if len(values) else -np.inf
-    return top - float(np.log(_softmax(values).max())) if np.isfinite(top) else top
+    if not len(values):
+        return -np.inf
+    best = int(values.argmax())
+    top = float(values[best])
+    return top - math.log(_softmax(values)[best]) if math.isfinite(top) else top
 
 
 def _softmax(values: NDArray[np.float32]) -> NDArray[np.float32]:
