@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -11,7 +10,7 @@ from transformers import UnbatchedClassifierFreeGuidanceLogitsProcessor
 from app.engine import sampling
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Sequence
 
     import torch
     from transformers import GenerationConfig, LogitsProcessorList, StoppingCriteriaList
@@ -68,17 +67,6 @@ def choose(
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """The next token of each of ``input_ids`` [sequences, tokens], int64 [sequences], and the processed scores, like ``logits`` float32
     [sequences, vocabulary]. Without ``sources`` of random numbers the likeliest. Raises RunFailed when nothing can be chosen."""
-    with _in_one_thread(prepared):
-        return _choose(input_ids, logits, prepared, sources, observer)
-
-
-def _choose(
-    input_ids: torch.Tensor,
-    logits: torch.Tensor,
-    prepared: Prepared,
-    sources: Sequence[torch.Generator],
-    observer: Observer | None,
-) -> tuple[torch.Tensor, torch.Tensor]:
     import torch
 
     if observer:
@@ -99,20 +87,8 @@ def _choose(
     return torch.tensor(picked, device=input_ids.device), scores
 
 
-@contextmanager
-def _in_one_thread(prepared: Prepared) -> Iterator[None]:
-    """One row of logits is little work: handing parts of it to other threads takes longer, many times so where these are busy.
-
-    Guidance reads a text with the model in its processor, and that is much work.
-    """
-    import torch
-
-    threads = torch.get_num_threads()
-    if any(isinstance(processor, UnbatchedClassifierFreeGuidanceLogitsProcessor) for processor in prepared.processors):
-        yield
-        return
-    torch.set_num_threads(1)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(threads)
+def guided(prepared: Prepared) -> bool:
+    """Whether a text is read with the model between two steps, which is no small work."""
+    return any(
+        isinstance(processor, UnbatchedClassifierFreeGuidanceLogitsProcessor) for processor in prepared.processors
+    )

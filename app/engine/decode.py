@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from app.engine import sampling
 from app.engine.beside import StaticStore
-from app.engine.choosing import Follow, Observer, Prepared, choose
+from app.engine.choosing import Follow, Observer, Prepared, choose, guided
 from app.engine.compiling import compiling
 from app.engine.exact import exact
 from app.engine.fast.proof import Decoding, told
@@ -22,6 +22,7 @@ from app.engine.library_loops import LibraryLoops
 from app.engine.prefill import Prefill, Reader
 from app.engine.speculation.choice import only_the_library, plan_for
 from app.engine.steps import FastSteps, LibrarySteps, against_fast
+from app.engine.threads import all_threads, working
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -129,7 +130,11 @@ class Decoder:
         forward = model.get_compiled_call(config.compile_config) if compiled else model.__call__
         outputs = self._prefill.read(model, input_ids, config, kwargs)
         alive = torch.ones(count, dtype=torch.bool, device=input_ids.device)
-        with model._optimize_model_for_decode(), self._steps(model, forward, config, kwargs, count) as steps:  # noqa: SLF001
+        with (
+            model._optimize_model_for_decode(),  # noqa: SLF001
+            self._steps(model, forward, config, kwargs, count) as steps,
+            working(all_threads() if guided(prepared) else 1),
+        ):
             while True:
                 logits = outputs.logits[:, -1].to(copy=True, dtype=torch.float32, device=input_ids.device)
                 if self.observer:

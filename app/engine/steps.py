@@ -8,6 +8,7 @@ from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, Protocol
 
 from app.engine.prefix_cache import can_reuse
+from app.engine.threads import all_threads, working
 
 if TYPE_CHECKING:
     import torch
@@ -37,6 +38,7 @@ class LibrarySteps:
     model: Any
     forward: Any
     kwargs: dict[str, Any]
+    threads: int = field(default_factory=all_threads)
 
     def after(self, outputs: Any) -> None:
         """Carry mask, positions and cache on."""
@@ -49,7 +51,8 @@ class LibrarySteps:
         step = self.model.prepare_inputs_for_generation(
             input_ids, next_sequence_length=1 if self.kwargs.get("use_cache") else None, **self.kwargs
         )
-        return self.forward(**step, return_dict=True)
+        with working(self.threads):
+            return self.forward(**step, return_dict=True)
 
     def end(self) -> None:
         """Nothing is held."""

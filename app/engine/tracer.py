@@ -145,7 +145,8 @@ def _read(logits: NDArray[np.float32], best: int) -> tuple[float, float]:
         return _logsumexp(logits), float("nan")
     chances = _softmax(logits)
     total = top - math.log(chances[best])
-    mean = float(chances.dot(logits))
+    with np.errstate(invalid="ignore"):
+        mean = float(chances.dot(logits))
     if math.isnan(mean):  # 0 times the -inf of what the model itself masks
         mean = float(chances.dot(np.maximum(logits, _LOWEST)))
     return total, total - mean

@@ -9,6 +9,7 @@ from app.engine.batch.steps import FastTogether, LibraryTogether
 from app.engine.execute import attempt
 from app.engine.prefill import Prefill
 from app.engine.run import AllSet
+from app.engine.threads import working
 from app.models.quiet import hushed
 
 if TYPE_CHECKING:
@@ -57,14 +58,15 @@ class Batch:
         prefill = Prefill(self.rows[0].blocks, AllSet(row.run for row in self.rows), _Everybody(self.rows))
         outputs = prefill.read(model, caught.input_ids, caught.prepared.config, caught.kwargs)
         logits = outputs.logits[0, -1].to(dtype=torch.float32, device=caught.input_ids.device)
-        self.rows = [row for row in self.rows if row.take(logits.clone())]
+        with working(1):
+            self.rows = [row for row in self.rows if row.take(logits.clone())]
         if not self.rows:
             return
         steps = self._steps(outputs)
         for row in self.rows:
             row.told = steps.told
         try:
-            with model._optimize_model_for_decode():  # noqa: SLF001  (as in the loop for one reply)
+            with model._optimize_model_for_decode(), working(1):  # noqa: SLF001  (as in the loop for one reply)
                 (self._repeat if self.repeated else self._decode)(steps)
         finally:
             steps.end()

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from app.engine.fast.replies import MOST
+from app.engine.threads import all_threads, working
 from app.errors import Cancelled
 
 if TYPE_CHECKING:
@@ -38,6 +39,7 @@ class DraftGuesser:
     chances: Chances
     cancelled: Event
     free: bool = False
+    _threads: int = field(default_factory=all_threads)
     _ids: list[int] = field(default_factory=list)
     _wanted: list[int] = field(default_factory=list)
 
@@ -78,7 +80,7 @@ class DraftGuesser:
         from transformers import DynamicCache
 
         cache = DynamicCache(config=self.model.config)
-        with torch.no_grad():
+        with torch.no_grad(), working(self._threads):
             for start in range(0, len(ids), CHUNK):
                 if self.cancelled.is_set():
                     raise Cancelled
