@@ -109,6 +109,10 @@ class Conversation:
     trashed_at: datetime | None = None
 
 
+FAST = "fast step"
+"""What a run's fingerprint says of ``decode`` when Fader's own step computed its tokens; else it is the library and, in brackets, why."""
+
+
 @dataclass(frozen=True, slots=True)
 class Stats:
     """Figures of a run: tokens, seconds (``ttft_s`` from submit to first text), tokens per second while decoding.

@@ -12,7 +12,7 @@ from typing import Any
 from app.conversation import new_id
 from app.engine.engine import Engine
 from app.engine.events import Ended
-from app.engine.fast.proof import Decoding
+from app.engine.fast.decoding import Decoding
 from app.engine.run import RunRequest
 from app.insight.replay import alone_claim
 from bench.parts import engine_with_model, said

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import re
 import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -83,3 +84,11 @@ def test_no_file_names_the_machine_it_was_written_on() -> None:
         if MACHINE.search(line)
     }
     assert not found
+
+
+def test_the_page_is_there_before_the_heavy_libraries() -> None:
+    """They take seconds to import; the model's thread does it while the page already answers."""
+    heavy = "('torch', 'transformers', 'bitsandbytes')"
+    words = f"import sys, app.chat, app.cli, storage, ui.server; print([m for m in {heavy} if m in sys.modules])"
+    done = subprocess.run([sys.executable, "-c", words], cwd=ROOT, capture_output=True, check=True, text=True)
+    assert done.stdout.strip() == "[]"

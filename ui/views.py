@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from html import escape
 
-from app.conversation import Conversation, FinishReason, Json, Message, Role, Run, RunStatus, ShownMessage, Stats
+from app.conversation import FAST, Conversation, FinishReason, Json, Message, Role, Run, RunStatus, ShownMessage, Stats
 from app.store import Hit
 from ui.rendering import render_blocks
 from ui.thinking import split_thinking
@@ -99,6 +99,7 @@ def _figures(run: Run) -> Iterable[tuple[str, str, str]]:
         yield "speed", f"{stats.tokens_per_s:.1f} tokens/s", "Tokens per second while writing"
     if stats.ttft_s is not None:
         yield "ttft", f"first after {_seconds(stats.ttft_s)}", "Time from Send to the first text"
+    yield from _decoded(run)
     yield from _guessing(stats)
     if run.finish_reason is not None:
         yield "end", _ENDS[run.finish_reason], "Why the reply ended"
@@ -113,6 +114,22 @@ def _figures(run: Run) -> Iterable[tuple[str, str, str]]:
             "reused",
             f"{stats.reused_tokens:,} tokens reused",
             "Tokens of the prompt that didn't have to be computed again",
+        )
+
+
+def _decoded(run: Run) -> Iterable[tuple[str, str, str]]:
+    told = str(run.model_fingerprint.get("decode") or "")
+    if told == FAST:
+        yield (
+            "decode",
+            FAST,
+            "Fader’s own step computed the tokens; it was held against the model’s forward when that was loaded",
+        )
+    elif told:
+        yield (
+            "decode",
+            "library’s forward",
+            f"transformers computed the tokens: {told.partition('(')[2].rstrip(')') or told}",
         )
 
 

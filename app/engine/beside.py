@@ -6,7 +6,7 @@ from collections import deque
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from app.engine.fast.proof import Decoding
+from app.engine.fast.decoding import Decoding
 
 if TYPE_CHECKING:
     from transformers import Cache, GenerationConfig

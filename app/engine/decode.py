@@ -16,7 +16,7 @@ from app.engine.beside import StaticStore
 from app.engine.choosing import Follow, Observer, Prepared, choose, guided
 from app.engine.compiling import compiling
 from app.engine.exact import exact
-from app.engine.fast.proof import Decoding, told
+from app.engine.fast.decoding import Decoding, told
 from app.engine.inside import Inside
 from app.engine.library_loops import LibraryLoops
 from app.engine.prefill import Prefill, Reader

@@ -14,7 +14,7 @@ from app.engine.decode import Decoder, Unheard
 from app.engine.desk import reserve_for
 from app.engine.encoding import encode, encode_literal
 from app.engine.events import Ended, Note, StatusChanged
-from app.engine.fast.proof import Decoding
+from app.engine.fast.decoding import Decoding
 from app.engine.healing import heal
 from app.engine.outcome import cut_short, end_of, explain
 from app.engine.prompt import Prompt, build_prompt
@@ -209,6 +209,7 @@ class Execution:
             at_once=int(values["num_beams"]) > 1,
             prompt_tokens=len(prompt.ids) + len(request.prefix_ids),
             trace_top_k=int(values["trace_top_k"] or 0),
+            kernels=self.loaded.kernels,
         )
 
     def _generate(self, prompt: Prompt, values: Any) -> Any:

@@ -161,7 +161,8 @@ class HeldModel:
         return progress
 
     def _take(self, name: str, fresh: LoadedModel) -> None:
-        from app.engine.fast.proof import Decoding, decoding_for
+        from app.engine.fast.decoding import Decoding
+        from app.engine.fast.proof import decoding_for
 
         decoding = Decoding()
         if not isinstance(fresh, RemoteModel):

@@ -14,6 +14,7 @@ from transformers import StoppingCriteria, TextIteratorStreamer
 from app.conversation import RunStatus
 from app.engine.encoding import special_ids
 from app.engine.events import Progress, StatusChanged, TextDelta
+from app.engine.rows import rows_for
 from app.engine.text import THINKING_PAIRS, IncrementalDecoder, StopFilter, ThinkingSplitter
 from app.engine.tracer import Tracer
 
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     from app.engine.choosing import Prepared
     from app.engine.run import LiveRun
     from app.engine.speculation.plan import Plan
+    from app.native.library import Kernels
 
 
 class Strand:
@@ -64,6 +66,7 @@ class RunStreamer(TextIteratorStreamer):
         at_once: bool = False,
         prompt_tokens: int = 0,
         trace_top_k: int = 0,
+        kernels: Kernels | None = None,
     ) -> None:
         super().__init__(tokenizer, skip_prompt=False, skip_special_tokens=True)
         self.run = run
@@ -73,7 +76,7 @@ class RunStreamer(TextIteratorStreamer):
         self.first_token_at: float | None = None
         self.last_token_at: float | None = None
         self.prompt_tokens = prompt_tokens
-        self.tracer = Tracer(trace_top_k, count) if trace_top_k and not at_once else None
+        self.tracer = Tracer(trace_top_k, count, rows_for(kernels)) if trace_top_k and not at_once else None
         self.reused = 0
         self.ended = False
         self.preparation: Prepared | None = None

@@ -13,25 +13,28 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from app.engine.ranking import array_of, largest
+from app.engine.ranking import array_of
+from app.engine.rows import NumpyRows
 from app.engine.trace import DTYPES, NOT_REMOVED, WARPERS, Trace
 
 if TYPE_CHECKING:
     import torch
     from numpy.typing import NDArray
 
+    from app.engine.rows import Rows
+
 FEW = 4096
 """So many candidates left are remembered by their ids; the warpers behind are then read at these places only."""
-_LOWEST = np.finfo(np.float32).min
 _NONE = np.zeros(0, np.float32)
 
 
 @dataclass
 class Tracer:
-    """An ``Observer`` of the decode loop that records ``count`` sequences with ``k`` candidates each."""
+    """An ``Observer`` of the decode loop that records ``count`` sequences with ``k`` candidates each. ``rows`` does the sums."""
 
     k: int
     count: int = 1
+    rows: Rows = field(default_factory=NumpyRows)
     _stages: list[str] = field(default_factory=list)
     _vocabulary: int = 0
     _steps: list[list[dict[str, Any]]] = field(default_factory=list)
@@ -44,7 +47,7 @@ class Tracer:
     def begin(self, logits: torch.Tensor) -> None:
         """Record the raw distribution. ``logits``: float32 [count, vocabulary]."""
         self._vocabulary, self._reached = logits.shape[-1], 0
-        self._now = [_Step(row, self.k) for row in array_of(logits)]
+        self._now = [_Step(row, self.k, self.rows) for row in array_of(logits)]
 
     def stage(self, name: str, scores: torch.Tensor) -> None:
         """Record what a processor left. ``scores``: float32 [count, vocabulary]."""
@@ -78,11 +81,12 @@ class Tracer:
 class _Step:
     """One choice of one sequence among ``logits``, float32 [vocabulary], of which ``k`` are looked at closely."""
 
-    def __init__(self, logits: NDArray[np.float32], k: int) -> None:
-        ids = largest(logits, k + 1)  # one more, for what the largest one outside is
-        self.logits, self.ids, self.values = logits, ids[:k], logits[ids[:k]]
+    def __init__(self, logits: NDArray[np.float32], k: int, rows: Rows) -> None:
+        ids = rows.largest(logits, k + 1)  # one more, for what the largest one outside is
+        self.rows, self.logits, self.ids, self.values = rows, logits, ids[:k], logits[ids[:k]]
         self.outside = float(logits[ids[k]]) if len(ids) > k else -np.inf
-        total, entropy = _read(logits, int(ids[0]))
+        total, mean, _ = rows.sums(logits)
+        entropy = total - mean if math.isfinite(total) else math.nan
         self.found: dict[str, Any] = {"ids": self.ids, "raw": self.values, "logsumexp": total, "entropy": entropy}
         self.found |= {"base": _NONE, "base_logsumexp": total, "tail_max": self.outside}
         self.removed_by = np.full(len(self.ids), NOT_REMOVED, np.uint8)
@@ -96,22 +100,18 @@ class _Step:
         self.candidates = scores[self.ids]
         gone = np.isneginf(self.candidates) & (self.removed_by == NOT_REMOVED)
         self.removed_by[gone] = min(len(self.left), NOT_REMOVED - 1)
-        values = self._inside(scores, only_excludes=only_excludes)
-        self.totals.append(_logsumexp(values))
+        self._sum(scores, only_excludes=only_excludes)
 
-    def _inside(self, scores: NDArray[np.float32], *, only_excludes: bool) -> NDArray[np.float32]:
-        """The scores among which all that are possible stand; counts these."""
+    def _sum(self, scores: NDArray[np.float32], *, only_excludes: bool) -> None:
+        """Count what is possible, and sum it up."""
         if self.inside is not None and only_excludes:
-            there = scores[self.inside]
-            possible = there > -np.inf
-            self.inside = self.inside[possible]
-            self.left.append(len(self.inside))
-            still: NDArray[np.float32] = there[possible]
-            return still
-        mask = scores > -np.inf
-        self.left.append(int(np.count_nonzero(mask)))
-        self.inside = np.flatnonzero(mask) if self.left[-1] <= FEW else None
-        return scores if self.inside is None else scores[self.inside]
+            self.inside = self.inside[scores[self.inside] > -np.inf]
+            total, _, possible = self.rows.sums(scores[self.inside])
+        else:
+            total, _, possible = self.rows.sums(scores)
+            self.inside = np.flatnonzero(scores > -np.inf) if possible <= FEW else None
+        self.left.append(possible)
+        self.totals.append(total)
 
     def rebase(self, scores: NDArray[np.float32]) -> None:
         """These scores are what the warpers start from."""
@@ -136,34 +136,3 @@ class _Step:
             "stage_logsumexp": self.totals,
             "draws": draw,
         }
-
-
-def _read(logits: NDArray[np.float32], best: int) -> tuple[float, float]:
-    """Log-sum-exp and entropy (nats) of float32 [vocabulary], the largest of which is at ``best``."""
-    top = float(logits[best])
-    if not math.isfinite(top):
-        return _logsumexp(logits), float("nan")
-    chances = _softmax(logits)
-    total = top - math.log(chances[best])
-    with np.errstate(invalid="ignore"):
-        mean = float(chances.dot(logits))
-    if math.isnan(mean):  # 0 times the -inf of what the model itself masks
-        mean = float(chances.dot(np.maximum(logits, _LOWEST)))
-    return total, total - mean
-
-
-def _logsumexp(values: NDArray[np.float32]) -> float:
-    """Log-sum-exp of float32 [n]: the largest value itself where that is infinite or not a number, -inf of nothing."""
-    if not len(values):
-        return -np.inf
-    best = int(values.argmax())
-    top = float(values[best])
-    return top - math.log(_softmax(values)[best]) if math.isfinite(top) else top
-
-
-def _softmax(values: NDArray[np.float32]) -> NDArray[np.float32]:
-    """Of float32 [n], by torch, whose exponential is the quicker one; a single row stays in this thread."""
-    import torch
-
-    chances: NDArray[np.float32] = torch.softmax(torch.from_numpy(values), dim=0).numpy()
-    return chances

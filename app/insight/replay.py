@@ -5,10 +5,9 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING
 
-from app.conversation import new_id
+from app.conversation import FAST, new_id
 from app.engine.batch.claims import claim_of
 from app.engine.batch.place import from_json
-from app.engine.fast.proof import FAST
 from app.engine.run import RunRequest
 from app.engine.trace import Trace
 from app.errors import RefusedInput

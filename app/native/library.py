@@ -54,6 +54,8 @@ class Kernels:
         calls.fader_multiply.restype = ctypes.c_int
         calls.fader_multiply.argtypes = [POINTER, INTEGER, structure, POINTER, INTEGER, POINTER]
         calls.fader_unpack.restype, calls.fader_unpack.argtypes = None, [POINTER, INTEGER, structure, POINTER, INTEGER]
+        calls.fader_largest.restype, calls.fader_largest.argtypes = INTEGER, [POINTER, INTEGER, INTEGER, POINTER]
+        calls.fader_sum.restype, calls.fader_sum.argtypes = None, [POINTER, INTEGER, POINTER]
         calls.fader_step_room.restype = INTEGER
         calls.fader_step_room.argtypes = [POINTER, INTEGER, INTEGER, INTEGER]
         calls.fader_step.restype = None

@@ -9,10 +9,9 @@ from typing import Any
 
 import pytest
 
-from app.conversation import RunStatus
+from app.conversation import FAST, RunStatus
 from app.engine.engine import Engine
 from app.engine.events import Ended
-from app.engine.fast.proof import FAST
 from app.engine.trace import Trace
 from app.insight.replay import alone_claim
 from app.insight.replay import request_for as replay_of

@@ -14,7 +14,7 @@ def test_they_come_by_falling_value_and_the_lower_id_first(length: int, count: i
     random = np.random.default_rng(length + count)
     plain = random.normal(size=length).astype(np.float32)
     excluded = np.where(random.random(length) < 0.9, np.float32(-np.inf), plain)
-    for values in (plain, np.round(plain * 2) / 2, excluded, np.zeros_like(plain)):
+    for values in (plain, np.round(plain), excluded, np.zeros_like(plain)):
         expected = np.lexsort((np.arange(length), -values))[:count]
         assert largest(values, count).tolist() == expected.tolist()
 

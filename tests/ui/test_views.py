@@ -13,6 +13,21 @@ def figures(stats: Stats) -> dict[str, tuple[str, str]]:
     return {figure["name"]: (figure["text"], figure["title"]) for figure in told}
 
 
+@pytest.mark.parametrize(
+    ("told", "text", "title"),
+    [
+        ("fast step", "fast step", "own step"),
+        ("library (several replies at once)", "library’s forward", ": several replies at once"),
+        ("library (not with gelu)", "library’s forward", ": not with gelu"),
+    ],
+)
+def test_who_computed_the_tokens(told: str, text: str, title: str) -> None:
+    run = Run("r", "m", status=RunStatus.DONE, model_fingerprint={"decode": told})
+    (figure,) = [figure for figure in run_view(run)["stats"] if figure["name"] == "decode"]
+    assert figure["text"] == text
+    assert title in figure["title"]
+
+
 def test_what_guesses_gained() -> None:
     text, title = figures(Stats(new_tokens=120, drafted_by="prompt lookup", passes=70, gain=1.62))["draft"]
     assert text == "1.6× by prompt lookup"

@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
-from app.engine.fast.proof import FAST, told
+from app.conversation import FAST
+from app.engine.fast.decoding import told
 from app.engine.steps import LibrarySteps
 
 if TYPE_CHECKING:

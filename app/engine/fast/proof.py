@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import logging
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
+from app.engine.fast.decoding import Decoding
 from app.engine.fast.fits import why_not
 from app.engine.fast.step import FastStep
 from app.engine.fast.tempo import Tempo
 from app.engine.speculation.costs import SHARING, Costs
-from app.engine.speculation.plan import Chances
 
 if TYPE_CHECKING:
     import torch
@@ -20,8 +20,6 @@ if TYPE_CHECKING:
     from app.models.loading import LoadedModel
 
 log = logging.getLogger(__name__)
-FAST = "fast step"
-"""What a reply's figures call it."""
 POSITIONS = 32
 AGREEMENT = 0.98
 DIVERGENCE = 0.02
@@ -36,17 +34,6 @@ _TIE = 2**-7
 
 
 @dataclass(frozen=True, slots=True)
-class Decoding:
-    """How single tokens are decoded: by ``step``, or by the library because of ``reason``. ``exact_together``: several replies in one step
-    get the very numbers that each would get alone. ``chances``: how often prompt lookup guesses right with this model."""
-
-    step: FastStep | None = None
-    reason: str | None = "the fast step is off"
-    exact_together: bool = False
-    chances: Chances = field(default_factory=Chances)
-
-
-@dataclass(frozen=True, slots=True)
 class Agreement:
     """Over the positions compared: share with the same best token, and mean divergence of the distributions in nats."""
 
@@ -57,11 +44,6 @@ class Agreement:
     def enough(self) -> bool:
         """Whether the two are the same model for a reader."""
         return self.greedy >= AGREEMENT and self.divergence <= DIVERGENCE
-
-
-def told(reason: str | None) -> str:
-    """Who decoded, as a reply's figures say it."""
-    return FAST if reason is None else f"library ({reason})"
 
 
 def decoding_for(loaded: LoadedModel, *, wanted: bool = True) -> Decoding:

@@ -10,7 +10,7 @@ from app.engine.speculation.plan import MOST, Plan
 if TYPE_CHECKING:
     from transformers import GenerationConfig
 
-    from app.engine.fast.proof import Decoding
+    from app.engine.fast.decoding import Decoding
     from app.engine.fast.step import FastStep
     from app.engine.speculation.draft import DraftGuesser
 
