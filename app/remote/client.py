@@ -43,13 +43,17 @@ def key_for(address: Address, settings: Settings) -> str | None:
 def client_for(
     address: Address, settings: Settings, *, silent_s: float = SILENT_S, connect_s: float = CONNECT_S
 ) -> httpx.AsyncClient:
-    """A client for one server: no redirects, no cookies, and no proxy for this machine's own addresses."""
+    """A client for one server: no redirects, no cookies, and no proxy for this machine's own addresses.
+
+    Each request has a connection of its own: a server may close one after an answer just when the next request goes out on it.
+    """
     import httpx
 
     key = key_for(address, settings)
     return httpx.AsyncClient(
         headers={"Authorization": f"Bearer {key}"} if key else {},
         timeout=httpx.Timeout(connect=connect_s, read=silent_s, write=CONNECT_S, pool=CONNECT_S),
+        limits=httpx.Limits(max_keepalive_connections=0),
         trust_env=address.leaves_machine,
         follow_redirects=False,
     )

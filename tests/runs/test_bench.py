@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from subprocess import run as process
 
+from bench.__main__ import PARTS
 from bench.report import Figure, alternate, machine, quantile, table
 
 
@@ -40,4 +41,4 @@ def test_a_report_says_where_and_when() -> None:
 def test_an_unknown_part_is_refused_with_the_known_ones() -> None:
     done = process([sys.executable, "-m", "app", "bench", "nonsense"], capture_output=True, text=True, check=False)
     assert done.returncode == 2
-    assert "the parts are decode, compare, prefill, schemes, experts, streaming, starting, storage" in done.stderr
+    assert f"the parts are {', '.join(PARTS)}" in done.stderr
