@@ -15,6 +15,8 @@ CODE = Path(__file__).with_name("llama.py")
 COPY = "Print this code again, unchanged:\n```python\n{}\n```"
 STORY = "Write a long story about a lighthouse keeper and the sea."
 GUESSES = 7
+FREE = {"repetition_penalty": 1.0}
+"""A penalty on what is there already keeps a reply from copying it."""
 
 
 def figures(home: Path, rounds: int, tokens: int) -> Iterator[Figure]:
@@ -35,6 +37,6 @@ def lookup(engine: Engine, name: str, question: str, rounds: int, tokens: int, g
 
 def _seconds(engine: Engine, question: str, tokens: int, guesses: int) -> float:
     begun = perf_counter()
-    ended = reply(engine, said(question), {**exactly(tokens), "prompt_lookup_num_tokens": guesses})
+    ended = reply(engine, said(question), {**exactly(tokens), **FREE, "prompt_lookup_num_tokens": guesses})
     waited = ended.run.stats.ttft_s or 0.0
     return perf_counter() - begun - waited

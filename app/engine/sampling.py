@@ -15,7 +15,9 @@ from app.errors import RunFailed
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    import numpy as np
     import torch
+    from numpy.typing import NDArray
 
 SEED_LIMIT = 2**32
 """Seeds are below this."""
@@ -57,16 +59,24 @@ def draws(sources: Sequence[torch.Generator]) -> list[float]:
 def pick(scores: torch.Tensor, draw: float) -> int:
     """The token that ``draw`` falls on. ``scores``: float32 [vocabulary], processed logits, -inf for what is excluded."""
     import numpy as np
+
+    row = array_of(scores)
+    possible = np.flatnonzero(row > -np.inf)
+    chances = _softmax(row[possible])
+    for width in (min(NEAR, len(possible)), len(possible)):
+        places = largest(row[possible], width)
+        position = int(np.searchsorted(chances[places].cumsum(), draw, side="right"))
+        if position < width and chances[places[position]] > 0:
+            return int(possible[places[position]])
+    return int(possible[chances.argmax()])  # the draw fell into the rounding error at the very end
+
+
+def _softmax(values: NDArray[np.float32]) -> NDArray[np.float64]:
+    """Of float32 [n]."""
     import torch
 
-    row = scores.cpu()
-    probabilities = torch.softmax(row, dim=-1, dtype=torch.float64).numpy()
-    for width in (min(NEAR, len(probabilities)), len(probabilities)):
-        ids = largest(array_of(row), width)
-        position = int(np.searchsorted(probabilities[ids].cumsum(), draw, side="right"))
-        if position < width and probabilities[ids[position]] > 0:
-            return int(ids[position])
-    return int(probabilities.argmax())  # the draw fell into the rounding error at the very end
+    chances: NDArray[np.float64] = torch.softmax(torch.from_numpy(values), dim=0, dtype=torch.float64).numpy()
+    return chances
 
 
 def check(scores: torch.Tensor, logits: torch.Tensor, step: int) -> None:

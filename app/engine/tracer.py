@@ -98,8 +98,9 @@ class _Step:
     def stage(self, scores: NDArray[np.float32], *, only_excludes: bool) -> None:
         """What a processor left; ``only_excludes``: it brings no excluded token back."""
         self.candidates = scores[self.ids]
-        gone = np.isneginf(self.candidates) & (self.removed_by == NOT_REMOVED)
-        self.removed_by[gone] = min(len(self.left), NOT_REMOVED - 1)
+        if self.candidates.min(initial=0.0) == -np.inf:
+            gone = (self.candidates == -np.inf) & (self.removed_by == NOT_REMOVED)
+            self.removed_by[gone] = min(len(self.left), NOT_REMOVED - 1)
         self._sum(scores, only_excludes=only_excludes)
 
     def _sum(self, scores: NDArray[np.float32], *, only_excludes: bool) -> None:
@@ -115,9 +116,10 @@ class _Step:
 
     def rebase(self, scores: NDArray[np.float32]) -> None:
         """These scores are what the warpers start from."""
-        outside = scores.copy()
-        outside[self.ids] = -np.inf
-        self.found |= {"base": self.candidates, "base_logsumexp": self.totals[-1], "tail_max": outside.max()}
+        scores[self.ids] = -np.inf  # for a moment: a copy of the whole row costs more
+        outside = scores.max()
+        scores[self.ids] = self.candidates
+        self.found |= {"base": self.candidates, "base_logsumexp": self.totals[-1], "tail_max": outside}
 
     def finish(self, scores: NDArray[np.float32], token: int, draw: float) -> dict[str, Any]:
         """The whole record, by the names of a trace's arrays."""
