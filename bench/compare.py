@@ -15,7 +15,7 @@ from app.engine.events import Ended
 from app.engine.fast.decoding import Decoding
 from app.engine.run import RunRequest
 from app.insight.replay import alone_claim
-from bench.parts import engine_with_model, said
+from bench.parts import NEVER, engine_with_model, said
 from bench.report import Figure, alternate
 
 QUESTION = "Write a long story about a lighthouse keeper and the sea."
@@ -34,7 +34,7 @@ def figures(home: Path, rounds: int, tokens: int) -> Iterator[Figure]:
 
 
 def _requests(tokens: int) -> list[RunRequest]:
-    asked = {"seed": 1, "max_new_tokens": tokens, "min_new_tokens": tokens}
+    asked = {"seed": 1, "max_new_tokens": tokens, "eos_token_id": NEVER}
     messages = tuple(said(QUESTION))
     empty = RunRequest(new_id(), "", new_id(), messages=messages)
     return [replace(empty, run_id=new_id(), requested={**asked, "temperature": t}) for t in TEMPERATURES]

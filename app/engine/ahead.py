@@ -98,8 +98,10 @@ class ReadAhead:
 
         model: Any = self.loaded.model
         with hushed():
+            given = torch.tensor([ids], device=model.device)
             model.generate(
-                torch.tensor([ids], device=model.device),
+                given,
+                attention_mask=torch.ones_like(given),
                 generation_config=GenerationConfig(max_new_tokens=1, do_sample=False),
                 custom_generate=_OnlyRead(Prefill(self.blocks, wanted, Unheard())),
             )

@@ -188,8 +188,10 @@ class Execution:
         from transformers import GenerationConfig, LogitsProcessorList
 
         model: Any = self.loaded.model
+        given = torch.tensor([ids], device=model.device)
         result = model.generate(
-            torch.tensor([ids], device=model.device),
+            given,
+            attention_mask=torch.ones_like(given),
             generation_config=GenerationConfig(max_new_tokens=1, do_sample=False),
             logits_processor=LogitsProcessorList([processor]),
             custom_generate=Decoder(Unheard(), self.run.cancelled, 0, self.blocks),
@@ -223,8 +225,12 @@ class Execution:
         arguments = Arguments(self.run, self.loaded, self.beside, values)
         with hushed():
             config = GenerationConfig(**kwargs)
+            given = torch.tensor([ids], device=model.device)
             return model.generate(
-                torch.tensor([ids], device=model.device),
+                given,
+                attention_mask=torch.ones_like(
+                    given
+                ),  # left out, a pad token among what was said would pass for padding
                 generation_config=config,
                 logits_processor=arguments.processors(prompt, config),
                 stopping_criteria=arguments.criteria(self.streamer),

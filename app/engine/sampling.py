@@ -62,7 +62,7 @@ def pick(scores: torch.Tensor, draw: float) -> int:
 
     row = array_of(scores)
     possible = np.flatnonzero(row > -np.inf)
-    chances = _softmax(row[possible])
+    chances = softmax(row[possible])
     for width in (min(NEAR, len(possible)), len(possible)):
         places = largest(row[possible], width)
         position = int(np.searchsorted(chances[places].cumsum(), draw, side="right"))
@@ -71,8 +71,8 @@ def pick(scores: torch.Tensor, draw: float) -> int:
     return int(possible[chances.argmax()])  # the draw fell into the rounding error at the very end
 
 
-def _softmax(values: NDArray[np.float32]) -> NDArray[np.float64]:
-    """Of float32 [n]."""
+def softmax(values: NDArray[np.float32]) -> NDArray[np.float64]:
+    """Of float32 [n], in 64 bits."""
     import torch
 
     chances: NDArray[np.float64] = torch.softmax(torch.from_numpy(values), dim=0, dtype=torch.float64).numpy()

@@ -349,3 +349,15 @@ def test_a_fault_of_the_engine_itself_ends_one_run_and_not_the_engine(
     assert ended.run.status is RunStatus.FAILED
     assert "a slip of ours" in (ended.run.error or "")
     assert engine.submit(request_for()).result(60).run.status is RunStatus.DONE
+
+
+def test_a_pad_token_in_the_prompt_is_no_padding(engine: Engine) -> None:
+    """Every turn ends with a token that a user may also pad with, as soon as another one ends replies."""
+    turn_end, never = 2, 5
+    asked: dict[str, Any] = {"max_new_tokens": 8, "temperature": 0, "eos_token_id": never}
+    plain, padded = (
+        engine.submit(request_for(requested={**asked, "pad_token_id": pad})).result(60).run for pad in (never, turn_end)
+    )
+    assert turn_end in padded.prompt_ids
+    assert padded.output_ids == plain.output_ids
+    assert padded.model_fingerprint["decode"] == plain.model_fingerprint["decode"] == "fast step"
