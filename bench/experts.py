@@ -12,8 +12,8 @@ import torch
 from app.models.experts import FourBitExperts
 from app.models.loading import LoadedModel, load_model
 from app.settings import Settings
+from bench.ernie import HIDDEN, make
 from bench.ernie import LAYERS as ALL_LAYERS
-from bench.ernie import make
 from bench.report import Figure, alternate
 
 LAYERS = 3
@@ -57,8 +57,7 @@ def _speeds(loaded: LoadedModel, rounds: int) -> Iterator[Figure]:
 def _routed(experts: FourBitExperts, rows: int) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
     torch.manual_seed(0)
     chosen = torch.stack([torch.randperm(experts.num_experts)[:6] for _ in range(rows)])
-    width = experts.kernels("gate_up_proj")[0].columns
-    return torch.randn(rows, width), chosen, torch.full((rows, 6), 1 / 6)
+    return torch.randn(rows, HIDDEN), chosen, torch.full((rows, 6), 1 / 6)
 
 
 def _pass(experts: FourBitExperts, rows: int) -> float:
