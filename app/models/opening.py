@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -132,7 +133,6 @@ def _spare_odd_shapes(model: PreTrainedModel) -> None:
 
 
 def four_bit_layers(model: PreTrainedModel) -> Iterator[Any]:
-    """Every Linear4bit of a model."""
-    from bitsandbytes.nn.modules import Linear4bit
-
-    return (module for module in model.modules() if isinstance(module, Linear4bit))
+    """Every Linear4bit of a model. Where bitsandbytes, which takes a second to import, isn't there yet, there can be none."""
+    library: Any = sys.modules.get("bitsandbytes.nn.modules")
+    return (module for module in model.modules() if library and isinstance(module, library.Linear4bit))
