@@ -134,20 +134,32 @@ def _seconds(step: FastStep, token: int) -> float:
 
 
 def compare(model: PreTrainedModel, step: FastStep, positions: int = POSITIONS) -> Agreement:
-    """Both over the same text, token by token: the stock forward's own greedy continuation of a fixed beginning."""
+    """The step's own greedy continuation of a fixed beginning, token by token, against one stock forward over all of it."""
     import torch
 
     whole: Any = model
-    size = int(model.config.vocab_size)
-    prompt = torch.arange(1, _PROMPT + 1)[None] * 37 % size
+    prompt = torch.arange(1, _PROMPT + 1)[None] * 37 % int(model.config.vocab_size)
     with torch.no_grad():
-        tokens, stock = _stock(whole, prompt, positions)
-        step.begin(_read(whole, prompt)[1])
-        try:
-            fast = torch.stack([step(token)[0, -1].float() for token in tokens])
-        finally:
-            step.end()
+        logits, cache = _read(whole, prompt)
+        tokens, fast = _continuation(step, cache, int(logits.argmax()), positions)
+        ids = torch.cat([prompt, torch.tensor([tokens])], dim=1)
+        stock = whole(ids, logits_to_keep=positions).logits[0, -positions:].float()
     return _agreement(stock, fast)
+
+
+def _continuation(step: FastStep, cache: Any, first: int, positions: int) -> tuple[list[int], torch.Tensor]:
+    """So many tokens from ``first`` on, and the step's logits behind each, float32 [positions, vocabulary]."""
+    import torch
+
+    tokens, rows = [first], []
+    step.begin(cache)
+    try:
+        for _ in range(positions):
+            rows.append(step(tokens[-1])[0, -1].float())
+            tokens.append(int(rows[-1].argmax()))
+    finally:
+        step.end()
+    return tokens[:positions], torch.stack(rows)
 
 
 def _read(model: Any, ids: torch.Tensor) -> tuple[torch.Tensor, Any]:
@@ -156,19 +168,6 @@ def _read(model: Any, ids: torch.Tensor) -> tuple[torch.Tensor, Any]:
 
     cache = DynamicCache(config=model.config)
     return model(ids, cache=cache).logits[0, -1].float(), cache
-
-
-def _stock(model: Any, prompt: torch.Tensor, positions: int) -> tuple[list[int], torch.Tensor]:
-    """Tokens of the greedy continuation, and the logits after each of them, float32 [positions, vocabulary]."""
-    import torch
-
-    logits, cache = _read(model, prompt)
-    tokens, rows = [], []
-    for _ in range(positions):
-        tokens.append(int(logits.argmax()))
-        logits = model(torch.tensor([tokens[-1:]]), cache=cache).logits[0, -1].float()
-        rows.append(logits)
-    return tokens, torch.stack(rows)
 
 
 def _agreement(stock: torch.Tensor, fast: torch.Tensor) -> Agreement:
