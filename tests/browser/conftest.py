@@ -34,6 +34,10 @@ PATIENCE_MS = 20_000
 """How long a busy machine may take to show what a test waits for."""
 
 
+SERVER_GONE = ("Failed to load resource", "ERR_", "fetch", "network error")
+"""What Chromium says of requests, open ones too, to a server that was stopped."""
+
+
 @dataclass
 class Server:
     """A page served by a child process on a data folder; can be killed and started again at the same address."""

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Browser, Locator, Page, expect
 
-from tests.browser.conftest import NewPage, Server, Watch, serving
+from tests.browser.conftest import SERVER_GONE, NewPage, Server, Watch, serving
 
 
 def send(page: Page, text: str) -> None:
@@ -250,7 +250,7 @@ def test_a_pasted_book_is_sent_without_freezing_the_page(page: Page) -> None:
 
 
 def test_after_a_restart_of_the_server_the_page_goes_on(own_server: Server, new_page: NewPage, watch: Watch) -> None:
-    watch.expected = ("Failed to load resource", "ERR_", "fetch")
+    watch.expected = SERVER_GONE
     page = new_page(own_server)
     send(page, "slow before the crash")
     expect(last_reply(page).locator(".md > div")).not_to_have_count(0)
@@ -267,7 +267,7 @@ def test_after_a_restart_of_the_server_the_page_goes_on(own_server: Server, new_
 
 
 def test_a_message_sent_into_the_void_is_kept(own_server: Server, new_page: NewPage, watch: Watch) -> None:
-    watch.expected = ("Failed to load resource", "ERR_", "fetch")
+    watch.expected = SERVER_GONE
     page = new_page(own_server)
     own_server.stop(kill=True)
     expect(page.locator("#model-status")).to_contain_text("not answering")

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 from playwright.sync_api import Locator, Page, Route, expect
 
-from tests.browser.conftest import ROOT, NewPage, Server, serving
+from tests.browser.conftest import ROOT, SERVER_GONE, NewPage, Server, serving
 
 OPTION = ".tokens [role=option]"
 
@@ -142,7 +142,7 @@ def test_a_moved_slider_shows_the_first_change_and_running_it_for_real_agrees(ne
 def test_after_a_restart_of_the_server_a_reply_is_replayed_identically(tmp_path: Path, new_page: NewPage) -> None:
     server = insight_server(tmp_path)
     with serving(server):
-        page = new_page(server, expected=("Failed to load resource", "ERR_", "fetch"))
+        page = new_page(server, expected=SERVER_GONE)
         expect(page.locator("#conversation-list .row")).not_to_have_count(0)
         server.stop(kill=True)
         server.start()
@@ -245,7 +245,7 @@ def test_the_layers_guesses_are_shown_and_a_reply_without_them_says_what_to_set(
 def test_a_sampled_reply_of_the_built_in_model_after_a_restart(tmp_path: Path, new_page: NewPage) -> None:
     server = Server(tmp_path, module="app", arguments=("run", "--no-browser"))
     with serving(server):
-        page = new_page(server, expected=("Failed to load resource", "ERR_", "fetch"))
+        page = new_page(server, expected=SERVER_GONE)
         expect(page.locator("#model-status")).to_have_attribute("data-state", "ready", timeout=600_000)
         page.locator("#prompt textarea").fill("Name three colours in one short sentence.")
         page.keyboard.press("Enter")

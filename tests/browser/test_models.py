@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Page, expect
 
-from tests.browser.conftest import NewPage, Server, serving
+from tests.browser.conftest import SERVER_GONE, NewPage, Server, serving
 
 
 @pytest.fixture
@@ -43,7 +43,7 @@ def details(page: Page, term: str) -> str:
 
 
 def test_choices_change_the_verdict_are_loaded_and_kept_for_the_next_start(new_page: NewPage, server: Server) -> None:
-    page = new_page(server, expected=("Failed to load resource", "ERR_", "fetch"))
+    page = new_page(server, expected=SERVER_GONE)
     open_panel(page)
     unfold(page)
     verdict = page.locator("#model-verdict textarea")
