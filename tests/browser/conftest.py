@@ -34,8 +34,8 @@ PATIENCE_MS = 20_000
 """How long a busy machine may take to show what a test waits for."""
 
 
-SERVER_GONE = ("Failed to load resource", "ERR_", "fetch", "network error")
-"""What Chromium says of requests, open ones too, to a server that was stopped."""
+SERVER_GONE = ("Failed to load resource", "ERR_", "fetch", "network error", "Connection", "Unexpected end of")
+"""What Chromium and Gradio say of requests, open ones too, to a server that was stopped."""
 
 
 @dataclass
