@@ -60,6 +60,7 @@ SIZES: Mapping[str, Mapping[str, int]] = {
     },
 }
 """Random llamas of well-known shapes, with the built-in model's vocabulary."""
+COLOURS = {"Fader": "C0", "llama.cpp": "C1", "model.generate": "C2"}
 Series = dict[str, list[tuple[float, float]]]
 """Points by the name of their line."""
 
@@ -199,7 +200,7 @@ def draw(told: Mapping[str, Series], target: Path) -> None:
     figure, places = plt.subplots(1, 3, figsize=(13, 4), layout="constrained")
     for place, (part, (title, x, y)) in zip(places, titles.items(), strict=True):
         for name, points in sorted(told[part].items()):
-            place.plot(*zip(*points, strict=True), marker="o", label=name)
+            place.plot(*zip(*points, strict=True), marker="o", label=name, color=COLOURS[name])
         place.set(title=title, xlabel=x, ylabel=y, ylim=(0, None))
         place.grid(alpha=0.3)
         place.legend(frameon=False)
