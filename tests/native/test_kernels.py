@@ -5,7 +5,7 @@ from __future__ import annotations
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -21,18 +21,6 @@ from app.native.weights import FEW, Weight, from_grid, from_grid8, from_levels, 
 
 Made = tuple[Weight, torch.Tensor]
 """A weight for the kernels, and the numbers it stands for, float32 [rows, columns]."""
-
-
-@pytest.fixture(scope="module", params=["this processor", "plain C"])
-def kernels(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Kernels]:
-    """Built for what this processor can do, and for one that can do nothing special."""
-    with pytest.MonkeyPatch.context() as patch:
-        if request.param == "plain C":
-            plain = [flag for flag in flags() if not flag.startswith("-m")]
-            patch.setattr(building, "flags", lambda: plain)
-        made = Kernels(build(tmp_path_factory.mktemp("kernels")), 2)
-    yield made
-    made.disband()
 
 
 def nf4(kernels: Kernels, weight: torch.Tensor, scheme: str = "nf4") -> Made:

@@ -3,28 +3,19 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
 
 import numpy as np
 import pytest
 
 from app.engine.rows import KernelRows, NumpyRows
-from app.native import build as building
-from app.native.build import build, flags
 from app.native.library import Kernels
 
 PLAIN = NumpyRows()
 
 
-@pytest.fixture(scope="module", params=["this processor", "plain C"])
-def rows(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[KernelRows]:
-    with pytest.MonkeyPatch.context() as patch:
-        if request.param == "plain C":
-            plain = [flag for flag in flags() if not flag.startswith("-m")]
-            patch.setattr(building, "flags", lambda: plain)
-        kernels = Kernels(build(tmp_path_factory.mktemp("rows")), 1)
-    yield KernelRows(kernels)
-    kernels.disband()
+@pytest.fixture
+def rows(kernels: Kernels) -> KernelRows:
+    return KernelRows(kernels)
 
 
 def some(length: int) -> list[np.ndarray]:
