@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from app.commands.output import StepPrinter, exit_codes, print_json
+from app.garbage import importing
 from app.settings import Settings
 
 if TYPE_CHECKING:
@@ -116,7 +117,6 @@ def run(
 ) -> None:
     """Start the page and load the model behind it."""
     from app.distributed.follower import follow_torchrun
-    from ui.serve import serve
 
     settings = settings_with(host=host, port=port, model=model, tensor_parallel=tensor_parallel)
     with exit_codes():
@@ -124,6 +124,8 @@ def run(
             return
     with exit_codes(), chat_of(settings) as chat:
         chat.engine.load(settings.model)
+        with importing():
+            from ui.serve import serve
         serve(chat, settings, open_browser=not no_browser)
 
 

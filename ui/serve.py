@@ -12,6 +12,7 @@ import uvicorn
 
 from app.beacon import announced
 from app.errors import RefusedInput
+from app.garbage import importing
 from ui.guard import check_exposure
 from ui.server import create_app
 
@@ -33,7 +34,9 @@ def serve(chat: Chat, settings: Settings, *, open_browser: bool = True) -> None:
         if port != settings.port:
             _say(f"Port {settings.port} is taken; using {port} instead.")
         address = f"http://{_host_in_address(settings.host)}:{port}/"
-        server = _Server(create_app(chat, settings), address, open_browser=open_browser)
+        with importing():
+            app = create_app(chat, settings)
+        server = _Server(app, address, open_browser=open_browser)
         # Ctrl-C is how a server is ended; uvicorn raises it again once it has shut down
         with announced(settings.home, address), suppress(KeyboardInterrupt):
             server.run(sockets=[listener])

@@ -26,10 +26,12 @@ from ui import (
     guard,
     static,
 )
+from ui.trimmed_gradio import trim
 
 os.environ["GRADIO_ANALYTICS_ENABLED"] = (
     "False"  # Gradio reads it when it is imported, and then asks nobody on the network
 )
+trim()
 
 
 def create_app(chat: Chat, settings: Settings) -> FastAPI:

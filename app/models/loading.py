@@ -16,6 +16,7 @@ from threading import Event
 from typing import TYPE_CHECKING, TypeAlias
 
 from app.errors import ModelDamaged
+from app.garbage import importing
 from app.models.catalogue import resolve
 from app.models.describe import describe, round_trip_warning
 from app.models.devices import cards_for, slow_dtype
@@ -80,6 +81,8 @@ def load_model(
     options = options or LoadOptions()
     watch = _watch(progress, cancelled)
     started = time.monotonic()
+    with importing():
+        from app.models import libraries  # noqa: F401
     source = resolve(name)
     options = settled(options, source)
     with translated(source.label):

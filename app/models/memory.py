@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import ctypes
-import gc
 import sys
 from typing import Any
+
+from app.garbage import collect
 
 
 def hand_back() -> None:
     """Collect what nothing refers to any more, and ask the allocators to keep none of it, where they can be asked."""
     import torch
 
-    gc.collect()
+    collect()
     if torch.cuda.is_available():
         torch.cuda.empty_cache()
     if sys.platform == "linux":
