@@ -14,7 +14,18 @@ from typing import Any
 
 from bench.report import Figure, machine, table
 
-PARTS = ("decode", "speculation", "compare", "prefill", "schemes", "experts", "streaming", "starting", "storage")
+PARTS = (
+    "decode",
+    "speculation",
+    "compare",
+    "prefill",
+    "schemes",
+    "experts",
+    "memory",
+    "streaming",
+    "starting",
+    "storage",
+)
 """Each a module here; storage is a program of its own."""
 
 

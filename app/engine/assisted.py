@@ -23,10 +23,13 @@ if TYPE_CHECKING:
     from transformers import GenerationConfig
 
     from app.conversation import Json
-    from app.engine.fast.step import FastStep
+    from app.engine.speculation.reader import DraftReader
     from app.models.facts import ModelFacts
     from app.models.loading import LoadedModel
 
+HOPE = 0.7
+"""The chance that a draft's guess is right before it has made any: about what Leviathan et al. (2023, table 2) found for smaller models of
+the same family."""
 OWN_TOKENS = (
     "bad_words_ids",
     "sequence_bias",
@@ -44,17 +47,18 @@ OWN_TOKENS = (
 @dataclass(eq=False)
 class Draft:
     """A draft model and how it fits the main one. ``grown``: the draft length that the "heuristic" schedule has reached, with the
-    length it started from. ``step``: its fast step, where it has one; ``chances``: how often it is right."""
+    length it started from. ``reader``: its own fast step, where it has one that the main model's can check; ``chances``: how often it
+    is right."""
 
     loaded: LoadedModel
     name: str
     shares_tokenizer: bool
     grown: tuple[int, int] | None = None
-    step: FastStep | None = None
-    chances: Chances = field(default_factory=Chances)
+    reader: DraftReader | None = None
+    chances: Chances = field(default_factory=lambda: Chances(HOPE))
 
 
-def pair(main: LoadedModel, draft: LoadedModel, name: str, step: FastStep | None = None) -> Draft:
+def pair(main: LoadedModel, draft: LoadedModel, name: str, reader: DraftReader | None = None) -> Draft:
     """The draft for this main model. Raises UnsupportedModel when the two can't work together."""
     if main.facts.is_encoder_decoder != draft.facts.is_encoder_decoder:
         sentence = f"{name} can't draft for this model: one of them has an encoder and the other hasn't."
@@ -63,7 +67,8 @@ def pair(main: LoadedModel, draft: LoadedModel, name: str, step: FastStep | None
     if main.facts.is_encoder_decoder and not same:
         sentence = f"{name} can't draft for this model: encoder–decoder models must share their tokenizer."
         raise UnsupportedModel(sentence)
-    return Draft(draft, name, same and main.facts.vocab_size == draft.facts.vocab_size, step=step)
+    shares = same and main.facts.vocab_size == draft.facts.vocab_size
+    return Draft(draft, name, shares, reader=reader if shares else None)
 
 
 def facts_with(facts: ModelFacts, draft: Draft | None) -> ModelFacts:
@@ -99,11 +104,11 @@ def prepare(draft: Draft, main: LoadedModel, values: Mapping[str, Json]) -> dict
 
 def guesser(draft: Draft, values: Mapping[str, Json], cancelled: Event) -> DraftGuesser | None:
     """The draft for our own loop, which checks its guesses by the fast step; None where only the library can work with it."""
-    if draft.step is None or not draft.shares_tokenizer:
+    if draft.reader is None:
         return None
     schedule, threshold = str(values["num_assistant_tokens_schedule"]), float(values["assistant_confidence_threshold"])
     most = _length(draft, values)
-    return DraftGuesser(draft.loaded.model, draft.step, draft.name, most, schedule, threshold, draft.chances, cancelled)
+    return DraftGuesser(draft.reader, draft.name, most, schedule, threshold, draft.chances, cancelled)
 
 
 def _length(draft: Draft, values: Mapping[str, Json]) -> int:

@@ -118,8 +118,7 @@ class Engine:
         draft, step = self.held.beside.draft, self.held.beside.decoding.step
         if draft is None:
             return ""
-        own = draft.step if draft.shares_tokenizer else None
-        return outlook(step, own)
+        return outlook(step, draft.reader)
 
     def unload_draft(self) -> LoadJob:
         """Queue the freeing of the draft model."""

@@ -210,7 +210,7 @@ class HeldModel:
         if isinstance(main, RemoteModel) or is_remote(name):
             raise UnsupportedModel(DRAFT_ELSEWHERE)
         from app.engine.assisted import pair
-        from app.engine.fast.proof import decoding_for
+        from app.engine.fast.proof import reader_for
 
         self.free_draft()
         ready = self.status
@@ -221,8 +221,7 @@ class HeldModel:
         try:
             fresh = self.models.load(name, progress=progress, cancelled=cancelled)
             try:
-                step = decoding_for(fresh, wanted=self._fast_step).step if self.beside.decoding.step else None
-                self.beside.draft = pair(main, fresh, name, step)
+                self.beside.draft = pair(main, fresh, name, reader_for(fresh, self.beside.decoding.step))
             except FaderError:
                 self.models.unload(fresh)
                 raise

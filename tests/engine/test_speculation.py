@@ -13,6 +13,7 @@ from transformers import DynamicCache
 from app.conversation import Run, RunStatus
 from app.engine.engine import Engine
 from app.engine.events import Ended
+from app.engine.fast.replies import Replies
 from app.engine.fast.step import FastStep
 from app.engine.speculation.costs import Costs
 from app.engine.speculation.lookup import Lookup
@@ -40,8 +41,7 @@ class Fixed(Costs):
 
     def __init__(self, more: float, one: float = 1.0) -> None:
         super().__init__()
-        for rows in (1, 2, 4):
-            super().took(rows, one + (rows - 1) * more)
+        self.learn([{rows: one + (rows - 1) * more for rows in (1, 2, 4)}])
 
     def took(self, rows: int, seconds: float) -> None:
         """Whatever this machine says."""
@@ -89,6 +89,26 @@ def test_finding_a_guess_has_its_price() -> None:
     assert costs.best(0.8, 8) > costs.best(0.8, 8, each=0.2) > costs.best(0.8, 8, each=0.9) == 0
 
 
+def test_what_steps_take_is_known_whatever_their_rows_when_the_machine_gets_busy() -> None:
+    costs = Costs()
+    costs.learn([{1: 1.0, 2: 1.2, 4: 1.6}] * 3)
+    for _ in range(9):
+        costs.took(4, 16.0)
+    assert [costs.of(rows) for rows in (1, 2, 4, 8)] == pytest.approx([10, 12, 16, 32])
+
+
+def test_a_ratio_of_steps_that_was_measured_wrong_is_corrected_by_steps_next_to_each_other() -> None:
+    costs = Costs()
+    costs.learn([{1: 1.0, 2: 1.9, 4: 3.7}] * 3)
+    assert costs.best(0.8, 8) == 0
+    for pace in range(1, 60):
+        costs.took(1, 1.0 * pace)
+        costs.took(3, 1.3 * pace)
+        costs.took(1, 1.0 * pace)
+    assert costs.shape(3) == pytest.approx(1.3, abs=0.05)
+    assert costs.best(0.8, 2) == 2
+
+
 def test_a_copied_text_takes_few_steps() -> None:
     made = plan(Lookup(2), Fixed(0.2))
     steps = write(made, list(range(40)), prompt=range(40))
@@ -124,7 +144,7 @@ def test_a_dry_plan_tells_what_guesses_would_have_saved() -> None:
 class Wrong:
     """A guesser that costs time and is never right."""
 
-    name, free, each, asked = "wrong", False, 0.05, 0
+    name, free, each, asked, beginning = "wrong", False, 0.05, 0, 0.0
 
     def read(self, _ids: Sequence[int]) -> int:
         return 1
@@ -141,6 +161,38 @@ def test_a_draft_that_is_never_right_is_only_asked_now_and_then() -> None:
     wrong = Wrong()
     write(plan(wrong, Fixed(0.3)), range(10 * REST))
     assert 2 < wrong.asked < REST
+
+
+class Late:
+    """A guesser that is always right, once it has spent ``beginning`` seconds."""
+
+    name, free, each = "late", False, 0.05
+
+    def __init__(self, beginning: float) -> None:
+        self.beginning, self.text = beginning, list[int]()
+
+    def read(self, ids: Sequence[int]) -> int:
+        self.text = list(ids)
+        return 1
+
+    def guess(self, _kind: int, count: int) -> list[int]:
+        self.beginning = 0.0
+        return [self.text[-1] + 1 + place for place in range(count)]
+
+    def end(self) -> None:
+        """Nothing to give back."""
+
+
+def test_a_beginning_is_worth_its_time_in_long_replies_only() -> None:
+    """A step takes a second, guesses save about half of it per token, and the beginning takes ten."""
+    short, long = (write(plan(Late(10.0), Fixed(0.1)), range(length)) for length in (15, 200))
+    assert not any(short)
+    assert not any(long[:15])
+    assert sum(long) > 100
+
+
+def test_a_beginning_that_takes_no_time_is_made_at_once() -> None:
+    assert write(plan(Late(0.0), Fixed(0.1)), range(15))[0] > 0
 
 
 @pytest.mark.parametrize("many", [2, 3, 4, 5, 9, 16])
@@ -222,8 +274,9 @@ def load_draft(engine: Engine, name: str) -> Any:
     assert job.error is None
     draft = engine.held.beside.draft
     assert draft is not None
-    assert draft.step is not None
-    draft.step.replies.costs = Fixed(0.01, one=0.05)
+    assert draft.reader is not None
+    draft.reader.share = 0.05
+    draft.reader.has_read(1_000_000, 1.0)  # its beginning takes no time
     return draft
 
 
@@ -245,9 +298,9 @@ def test_what_a_draft_can_gain_is_told_when_it_is_loaded(drafting: Engine) -> No
     assert drafting.draft_outlook() == ""
     draft = load_draft(drafting, "twin")
     assert "it gains where at least" in drafting.draft_outlook()
-    draft.step.replies.costs = Fixed(1.0)
+    draft.reader.share = 1.0
     assert "too much for it to gain anything" in drafting.draft_outlook()
-    draft.step = None
+    draft.reader = None
     assert "isn’t measured" in drafting.draft_outlook()
 
 
@@ -282,7 +335,7 @@ def test_the_length_of_drafts_follows_its_schedule(drafting: Engine) -> None:
 
 def test_stop_reaches_a_draft_that_reads_a_long_prompt(drafting: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
     draft = load_draft(drafting, "twin")
-    monkeypatch.setattr("app.engine.speculation.draft.CHUNK", 16)
+    monkeypatch.setattr("app.engine.speculation.reader.CHUNK", 16)
     read: list[int] = []
     stock = draft.loaded.model.forward
 
@@ -297,3 +350,50 @@ def test_stop_reaches_a_draft_that_reads_a_long_prompt(drafting: Engine, monkeyp
     )
     assert run.result(60).run.status is RunStatus.STOPPED
     assert len(read) == 1
+
+
+def read_by(draft: Any, monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """How many tokens the draft reads in chunks, call by call, and how many rows its steps have."""
+    replies: Replies = draft.reader.step.replies
+    stock, follow, counts = draft.loaded.model.forward, replies.follow, list[int]()
+
+    def forward(ids: torch.Tensor, **kwargs: Any) -> Any:
+        counts.append(ids.shape[1])
+        return stock(ids, **kwargs)
+
+    def steps(tokens: Sequence[int]) -> torch.Tensor:
+        counts.append(len(tokens))
+        return follow(tokens)
+
+    monkeypatch.setattr(draft.loaded.model, "forward", forward)
+    monkeypatch.setattr(replies, "follow", steps)
+    return counts
+
+
+def test_a_draft_reads_only_what_is_new_of_a_conversation(drafting: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
+    draft, asked = load_draft(drafting, "twin"), {**GREEDY, "assistant_confidence_threshold": 0.0}
+    counts = read_by(draft, monkeypatch)
+    first = reply(drafting, **asked)
+    assert sum(counts) >= len(first.prompt_ids)
+    counts.clear()
+    again = reply(drafting, **asked)
+    assert again.output_ids == first.output_ids
+    assert sum(counts) <= len(first.output_ids) + 2, "the prompt was read the first time"
+
+
+def test_a_draft_forgets_what_another_conversation_said(drafting: Engine) -> None:
+    asked: dict[str, Any] = {**GREEDY, "seed": 1}
+    others = [request_for(text, requested=asked) for text in ("two one " * 30, "one two three", "two one " * 20)]
+    plain = [drafting.submit(other).result(60).run.output_ids for other in others]
+    load_draft(drafting, "twin")
+    quick = [drafting.submit(other).result(60).run for other in others]
+    assert [run.output_ids for run in quick] == plain
+    assert all(run.stats.passes < 40 for run in quick)
+
+
+def test_a_draft_as_slow_as_the_model_is_never_asked_also_when_the_machine_gets_busy(drafting: Engine) -> None:
+    draft = load_draft(drafting, "twin")
+    draft.reader.share = 1.0
+    for pace in (1.0, 5.0):
+        draft.reader.costs.learn([{1: pace, 2: 1.1 * pace, 4: 1.3 * pace}])
+        assert reply(drafting, **GREEDY).stats.passes == GREEDY["max_new_tokens"] - 1

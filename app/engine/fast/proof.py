@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from dataclasses import dataclass
+from statistics import median
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
@@ -11,12 +12,14 @@ from app.engine.fast.decoding import Decoding
 from app.engine.fast.fits import why_not
 from app.engine.fast.step import FastStep
 from app.engine.fast.tempo import Tempo
-from app.engine.speculation.costs import SHARING, Costs
+from app.engine.speculation.costs import SHARING
+from app.engine.speculation.reader import DraftReader
 
 if TYPE_CHECKING:
     import torch
     from transformers import PreTrainedModel
 
+    from app.engine.fast.replies import Replies
     from app.models.loading import LoadedModel
 
 log = logging.getLogger(__name__)
@@ -24,7 +27,7 @@ POSITIONS = 32
 AGREEMENT = 0.98
 DIVERGENCE = 0.02
 """Mean Kullback–Leibler divergence in nats. Two orders of the same sums in bfloat16 are about 0.002 apart, in float32 10^-6."""
-_PROMPT = 4
+_PROMPT = 16
 TRIES = 4
 """Steps for each number of threads."""
 ROUNDS = 3
@@ -95,16 +98,18 @@ def _steps(step: FastStep, tokens: list[int]) -> torch.Tensor:
 
 def quickest(step: FastStep, most: int) -> int:
     """How many threads need least time for a token just now: all the cores, half of them, or one."""
-    times = {threads: _time(step, threads) for threads in sorted({most, max(1, most // 2), 1}, reverse=True)}
+    times = dict[int, float]()
+    for threads in sorted({most, max(1, most // 2), 1}, reverse=True):
+        step.replies.tempo = Tempo(threads, threads)
+        times[threads] = _time(step)
     log.info("Fast step: %s", ", ".join(f"{n} threads {seconds * 1e3:.1f} ms" for n, seconds in times.items()))
     return min(times, key=lambda threads: times[threads])
 
 
-def _time(step: FastStep, threads: int) -> float:
+def _time(step: FastStep) -> float:
     """The shortest of a few steps, in seconds."""
     from transformers import DynamicCache
 
-    step.replies.tempo = Tempo(threads, threads)
     step.begin(DynamicCache())
     try:
         return min(_seconds(step, token) for token in range(TRIES))
@@ -113,18 +118,30 @@ def _time(step: FastStep, threads: int) -> float:
 
 
 def try_rows(step: FastStep) -> None:
-    """Find out what it costs to check several tokens at once. These steps' costs are all that is known of it so far."""
+    """Find out what it costs to check several tokens at once."""
     from transformers import DynamicCache
 
-    replies = step.replies
-    replies.costs = Costs()
     step.begin(DynamicCache())
     try:
-        for rows in (1, 2, SHARING) * ROUNDS:
-            replies.length = 0
-            replies.follow([1] * rows)
+        rounds = [{rows: _following(step.replies, rows) for rows in (1, 2, SHARING)} for _ in range(ROUNDS)]
     finally:
         step.end()
+    step.replies.costs.learn(rounds)
+
+
+def _following(replies: Replies, rows: int) -> float:
+    replies.length, begun = 0, perf_counter()
+    replies.follow([1] * rows)
+    return perf_counter() - begun
+
+
+def reader_for(draft: LoadedModel, main: FastStep | None) -> DraftReader | None:
+    """The fast step of a draft whose guesses ``main`` can check, with what a token takes it in steps of that; None without one of both."""
+    step = decoding_for(draft).step if main else None
+    if main is None or step is None:
+        return None
+    share = median(_time(step) / _time(main) for _ in range(ROUNDS))
+    return DraftReader(draft.model, step, main.replies.costs, share)
 
 
 def _seconds(step: FastStep, token: int) -> float:

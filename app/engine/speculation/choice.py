@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from app.engine.fast.decoding import Decoding
     from app.engine.fast.step import FastStep
     from app.engine.speculation.draft import DraftGuesser
+    from app.engine.speculation.reader import DraftReader
 
 NGRAM = 2
 """Stretch that prompt lookup looks for where nothing else is set (transformers' default)."""
@@ -38,12 +39,12 @@ def plan_for(config: GenerationConfig, step: FastStep, decoding: Decoding, draft
     return Plan(guesser, costs, decoding.chances, asked or OFFERED, dry=not asked)
 
 
-def outlook(main: FastStep | None, draft: FastStep | None) -> str:
+def outlook(main: FastStep | None, draft: DraftReader | None) -> str:
     """What a draft can gain, going by what the steps of both models cost here, in a sentence."""
     if main is None or draft is None:
         return "The library’s own loop works with it; what that gains isn’t measured, so watch the tokens per second of your replies."
     costs = main.replies.costs
-    one, each = costs.of(1), draft.replies.costs.of(1)
+    one, each = costs.pace, draft.share * costs.pace
     measured = f"On this machine a token takes the draft {each * 1e3:.1f} ms and the model {one * 1e3:.1f} ms:"
     enough = next((percent for percent in range(5, 101, 5) if costs.best(percent / 100, MOST, each)), None)
     if enough is None:

@@ -19,6 +19,7 @@ class Lookup:
     free: bool = True
     """A guess takes no time worth mentioning."""
     each: float = 0.0
+    beginning: float = 0.0
     _ids: list[int] = field(default_factory=list)
     _next: dict[tuple[int, ...], int] = field(default_factory=dict)
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
 from dataclasses import dataclass, field
+from time import perf_counter
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ REST = 64
 
 
 class Guesser(Protocol):
-    """Who proposes tokens. ``free``: its guesses take no time; else one takes ``each`` seconds."""
+    """Who proposes tokens. ``free``: its guesses take no time."""
 
     name: str
     free: bool
@@ -30,6 +30,10 @@ class Guesser(Protocol):
     @property
     def each(self) -> float:
         """Seconds for one guess."""
+
+    @property
+    def beginning(self) -> float:
+        """Seconds that the first guess takes besides, when it has to read first what was said."""
 
     def read(self, ids: Sequence[int]) -> int:
         """The text has come to ``ids``; returns the kind of guess that can be made now, 0 for none."""
@@ -43,21 +47,22 @@ class Guesser(Protocol):
 
 @dataclass(eq=False)
 class Chances:
-    """How often a guess of each kind comes true when those before it did. Kept from reply to reply."""
+    """How often a guess of each kind comes true when those before it did; ``hope`` where nothing is known. Kept from reply to reply."""
 
-    _of: defaultdict[int, float] = field(default_factory=lambda: defaultdict(lambda: HOPE))
+    hope: float = HOPE
+    _of: dict[int, float] = field(default_factory=dict)
 
     def of(self, kind: int) -> float:
         """Between 0 and 1."""
-        return self._of[kind]
+        return self._of.get(kind, self.hope)
 
     def saw(self, kind: int, *, right: bool) -> None:
         """One more outcome."""
-        self._of[kind] += WEIGHT * (right - self._of[kind])
+        self._of[kind] = self.of(kind) + WEIGHT * (right - self.of(kind))
 
-    def hope(self, kind: int) -> None:
-        """Give a kind that has lost another try."""
-        self._of[kind] = max(self._of[kind], HOPE)
+    def another_try(self, kind: int) -> None:
+        """For a kind that has lost."""
+        self._of[kind] = max(self.of(kind), self.hope)
 
 
 @dataclass(eq=False)
@@ -67,7 +72,7 @@ class Plan:
     Also guesses that were not made are held against what came, where they are free: so a guesser that rests because it loses is back
     as soon as it would win. ``dry``: the plan of a reply that is written without guesses, to tell what they would have saved. ``grows``:
     ``most`` follows success, 2 more after a step of right guesses, 1 less after another (the library's "heuristic" schedule). ``worth``:
-    how many steps without guesses would have taken as long; each is held against the cost of its own moment, for a machine's pace changes.
+    how many steps without guesses would have taken as long, finding the guesses included, which is held against the pace of its moment.
     """
 
     guesser: Guesser
@@ -83,6 +88,7 @@ class Plan:
     _guessed: list[int] = field(default_factory=list)
     _checked: int = 0
     _resting: int = 0
+    _missed: float = 0.0
 
     def arrived(self, ids: Sequence[int]) -> bool:
         """The text has come to ``ids``: whether its last token is one that was checked already."""
@@ -104,29 +110,38 @@ class Plan:
 
     def next(self, ids: Sequence[int]) -> list[int]:
         """The tokens to check behind the last of ``ids``."""
+        begun = perf_counter()
         self.passes += 1
         self._kind, self._guessed = self.guesser.read(ids), []
         wanted = self._wanted() if self._kind else 0
         if self._kind and (wanted or self.guesser.free):
             self._guessed = self.guesser.guess(self._kind, max(1, wanted))
         self._checked = min(wanted, len(self._guessed))
-        if self.dry:
-            self.worth += self.costs.of(1 + self._checked) / self.costs.of(1)
+        self.worth += self.costs.shape(1 + self._checked)
+        if not self.dry:
+            self.worth += (perf_counter() - begun) / self.costs.pace
         return self._guessed[: self._checked]
 
     def _wanted(self) -> int:
-        best = self.costs.best(self.chances.of(self._kind), min(self.most, MOST), self.guesser.each)
+        chance, each = self.chances.of(self._kind), self.guesser.each
+        best = self.costs.best(chance, min(self.most, MOST), each)
+        if best and self.passes % REST == 0:
+            return 0  # what a step without guesses takes stays known
         if best or self.guesser.free:
-            return best
+            return best if self._pays_by_now(self.costs.of(1) - self.costs.per_token(chance, best, each)) else 0
         self._resting += 1
         if self._resting % REST == 0:
-            self.chances.hope(self._kind)
+            self.chances.another_try(self._kind)
         return 0
 
-    def took(self, seconds: float) -> None:
-        """A step with the guesses of ``next`` is over, finding them included."""
-        if not self.dry:
-            self.worth += seconds / self.costs.of(1)
+    def _pays_by_now(self, saved: float) -> bool:
+        """Whether the text has come so far that guesses, which save so many seconds per token, would have paid for their beginning by now:
+        nobody knows how long a reply will be, and one that has come so far often goes on for as long again."""
+        self._missed += saved
+        if self._missed < self.guesser.beginning:
+            return False
+        self._missed = 0.0
+        return True
 
     @property
     def gain(self) -> float | None:
