@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from html import escape
 
-from app.conversation import FAST, Conversation, FinishReason, Json, Message, Role, Run, RunStatus, ShownMessage, Stats
+from app.conversation import FAST, Conversation, FinishReason, Json, Message, Role, Run, RunStatus, ShownMessage
 from app.store import Hit
 from ui.rendering import render_blocks
 from ui.thinking import split_thinking
@@ -100,7 +100,7 @@ def _figures(run: Run) -> Iterable[tuple[str, str, str]]:
     if stats.ttft_s is not None:
         yield "ttft", f"first after {_seconds(stats.ttft_s)}", "Time from Send to the first text"
     yield from _decoded(run)
-    yield from _guessing(stats)
+    yield from _guessing(run)
     if run.finish_reason is not None:
         yield "end", _ENDS[run.finish_reason], "Why the reply ended"
     if run.seed is not None:
@@ -137,12 +137,18 @@ OFFER = 1.1
 """Prompt lookup is worth a word where it would have made a reply so many times as quick."""
 
 
-def _guessing(stats: Stats) -> Iterable[tuple[str, str, str]]:
+def _guessing(run: Run) -> Iterable[tuple[str, str, str]]:
+    stats, ours = run.stats, run.model_fingerprint.get("decode") == FAST
     if stats.gain is None:
         return
     passes = f"{stats.new_tokens:,} tokens in {stats.passes:,} passes of the model"
     if stats.drafted_by:
-        title = f"{passes}, as measured on this machine. The text is the same without; while guessing loses, it rests."
+        ends = (
+            "The text is the same without; while guessing loses, it rests."
+            if ours
+            else "Where guessing loses, it rests next time."
+        )
+        title = f"{passes}, as measured on this machine. {ends}"
         yield "draft", f"{stats.gain:.1f}× by {stats.drafted_by}", title
     elif stats.gain >= OFFER:
         title = f"This very reply would have been {passes} with prompt lookup on (prompt_lookup_num_tokens), by their cost on this machine"

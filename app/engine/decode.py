@@ -21,6 +21,7 @@ from app.engine.inside import Inside
 from app.engine.library_loops import LibraryLoops
 from app.engine.prefill import Prefill, Reader
 from app.engine.speculation.choice import only_the_library, plan_for
+from app.engine.speculation.gains import LibraryGuesses
 from app.engine.steps import FastSteps, LibrarySteps, against_fast
 from app.engine.threads import all_threads, working
 
@@ -33,7 +34,7 @@ if TYPE_CHECKING:
 
     from app.engine.prefix_cache import PrefixCache
     from app.engine.speculation.draft import DraftGuesser
-    from app.engine.speculation.plan import Plan
+    from app.engine.speculation.plan import Guesses
     from app.engine.steps import Steps
 
 
@@ -43,7 +44,7 @@ class Listener(Reader, Protocol):
     def prepared(self, prepared: Prepared) -> None:
         """Generate has prepared everything."""
 
-    def planned(self, plan: Plan) -> None:
+    def planned(self, guesses: Guesses) -> None:
         """What is guessed ahead, or would have been."""
 
     def token(self, index: int, token_id: int) -> None:
@@ -59,7 +60,7 @@ class Unheard:
     def prefill(self, done: int, total: int, reused: int) -> None:
         """Not told to anybody."""
 
-    def planned(self, plan: Plan) -> None:
+    def planned(self, guesses: Guesses) -> None:
         """Not told to anybody."""
 
     def token(self, index: int, token_id: int) -> None:
@@ -71,7 +72,8 @@ class Decoder:
     """A callable for ``custom_generate``. ``seed`` decides all draws; ``library`` holds what the library's own loops need
     besides (streamer, assistant_model, tokenizer …); ``position``: output tokens that the reply starts with; ``inside`` collects
     what output_… parameters asked for. ``decoding``: the fast step, where there is one; ``decoded_by`` says afterwards what decoded.
-    ``follow``: the tokens that a single sequence takes whatever is chosen. ``draft``: the draft model, where our own loop can check it."""
+    ``follow``: the tokens that a single sequence takes whatever is chosen. ``guessing``: who guesses ahead; ``draft``: that draft model,
+    where our own loop can check it."""
 
     listener: Listener
     cancelled: Event
@@ -85,6 +87,7 @@ class Decoder:
     decoding: Decoding = field(default_factory=Decoding)
     decoded_by: str = ""
     follow: Follow | None = None
+    guessing: str | None = None
     draft: DraftGuesser | None = None
 
     def __call__(
@@ -115,7 +118,16 @@ class Decoder:
             loops = LibraryLoops(self.listener, self.cancelled, self.seed, self.blocks, self.library, self.inside)
             if "beam" in mode.value:
                 return loops.beams(model, input_ids, prepared, model_kwargs)
-            return loops.assisted(model, input_ids, prepared, model_kwargs, inputs_tensor)
+            guesses = self._told_guesses(model)
+            return loops.assisted(model, input_ids, prepared, model_kwargs, inputs_tensor, guesses)
+
+    def _told_guesses(self, model: Any) -> LibraryGuesses | None:
+        """What the figures say of guesses in the library's loop; None where nobody knows who makes them."""
+        if self.guessing is None:
+            return None
+        guesses = LibraryGuesses(self.guessing, self.decoding.pace(model))
+        self.listener.planned(guesses)
+        return guesses
 
     @property
     def _prefill(self) -> Prefill:
@@ -175,7 +187,7 @@ class Decoder:
             self.listener.planned(plan)
             steps: Steps = FastSteps(fast, kwargs["cache"], plan)
         else:
-            steps = LibrarySteps(model, forward, kwargs)
+            steps = LibrarySteps(model, forward, kwargs, took=self.decoding.gains.took if count == 1 else None)
         try:
             yield steps
         finally:

@@ -6,7 +6,7 @@ import secrets
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
-from app.conversation import FinishReason, Run, RunStatus
+from app.conversation import FinishReason, Run, RunStatus, Stats
 from app.engine.arguments import Arguments
 from app.engine.assisted import drafts, guesser, prepare, remember
 from app.engine.beside import Beside, StaticStore
@@ -19,6 +19,7 @@ from app.engine.healing import heal
 from app.engine.outcome import cut_short, end_of, explain
 from app.engine.prompt import Prompt, build_prompt
 from app.engine.sampling import SEED_LIMIT
+from app.engine.speculation.gains import LibraryGuesses, who_guesses
 from app.engine.streamer import RunStreamer
 from app.engine.text import opening
 from app.errors import Cancelled, OutOfMemory
@@ -30,10 +31,13 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from app.conversation import Json
+    from app.engine.assisted import Draft
     from app.engine.prefix_cache import PrefixCache
     from app.engine.run import LiveRun
+    from app.models.facts import ModelFacts
     from app.models.loading import LoadedModel
 
+REPEATED = "this repeats a reply in which nobody guessed ahead"
 OPENING = 16
 """Tokens at the end of a prompt among which the tag is that opens a thinking block."""
 
@@ -77,9 +81,11 @@ class Execution:
     decoder: Decoder | None = None
     resolution: Resolution | None = None
     record: Run = field(init=False)
+    facts: ModelFacts = field(init=False)
 
     def __post_init__(self) -> None:
         """Begin the record with what was asked of which model."""
+        self.facts = self.loaded.facts
         request = self.run.request
         self.record = Run(
             request.run_id,
@@ -92,11 +98,19 @@ class Execution:
         """The whole run. Raises Cancelled, FaderError, or whatever the model raises."""
         prompt, values, streamer = self.prepare()
         result = self._generate(prompt, values)
-        if (draft := self.beside.draft) and drafts(draft, values, self.loaded.facts):
+        if draft := self._draft(values):
             remember(draft, values)
         if streamer.at_once:
             self._take(result)
-        return self.finish()
+        ended = self.finish()
+        self._learn(ended.run.stats)
+        return ended
+
+    def _learn(self, stats: Stats) -> None:
+        """What guesses in the library's loop gained decides whether they take part in the next replies."""
+        guesses = self.streamer.guesses if self.streamer else None
+        if isinstance(guesses, LibraryGuesses) and stats.gain and stats.tokens_per_s:
+            self.beside.decoding.gains.saw(guesses.who, stats.gain, stats.new_tokens / stats.tokens_per_s)
 
     def prepare(self) -> tuple[Prompt, Mapping[str, Json], RunStreamer]:
         """The prompt, the effective values, and who is told of tokens. Raises FaderError."""
@@ -154,9 +168,10 @@ class Execution:
         return prompt
 
     def _resolve(self, prompt: Prompt) -> Resolution:
-        request = self.run.request
-        length = len(request.prefix_ids) + (0 if self.loaded.facts.is_encoder_decoder else len(prompt.ids))
-        self.resolution = resolve(request.requested, self.loaded.facts, sources=request.sources, prompt_tokens=length)
+        self.resolution = self._resolved(prompt)
+        if rests := self._rests(self.resolution.values):
+            self.facts = replace(self.facts, guessing_rests=rests)
+            self.resolution = self._resolved(prompt)
         seed = self.resolution.values["seed"]
         self.record = replace(
             self.record,
@@ -166,6 +181,25 @@ class Execution:
         )
         self._note(self.resolution.notes)
         return self.resolution
+
+    def _resolved(self, prompt: Prompt) -> Resolution:
+        request = self.run.request
+        length = len(request.prefix_ids) + (0 if self.facts.is_encoder_decoder else len(prompt.ids))
+        return resolve(request.requested, self.facts, sources=request.sources, prompt_tokens=length)
+
+    def _draft(self, values: Mapping[str, Json]) -> Draft | None:
+        """The draft model, if it takes part in this run."""
+        draft = self.beside.draft
+        return draft if drafts(draft, values, self.facts) else None
+
+    def _rests(self, values: Mapping[str, Json]) -> str | None:
+        """Why guesses that the library's loop would make are left out of this run. A repeated run takes the way it took before."""
+        draft, decoding, request = self._draft(values), self.beside.decoding, self.run.request
+        who = who_guesses(values, draft)
+        if request.library_steps is not None:
+            return REPEATED if who and request.unguessed else None
+        ours = decoding.step is not None and (draft is None or draft.reader is not None)
+        return None if who is None or ours else decoding.gains.resting(who)
 
     def _note(self, notes: Sequence[str]) -> None:
         for note in notes:
@@ -243,8 +277,8 @@ class Execution:
         seed = self.record.seed
         assert self.streamer is not None and seed is not None  # noqa: S101, PT018
         library: dict[str, Any] = {"streamer": self.streamer}
-        draft = self.beside.draft
-        if draft and drafts(draft, values, self.loaded.facts):
+        draft = self._draft(values)
+        if draft:
             library |= prepare(draft, self.loaded, values)
             fingerprint = {**self.record.model_fingerprint, "draft": dict(draft.loaded.facts.fingerprint)}
             self.record = replace(self.record, model_fingerprint=fingerprint)
@@ -259,7 +293,8 @@ class Execution:
             inside=self.run.inside,
             static=self.beside.static,
             decoding=self.beside.decoding if self.run.request.library_steps is None else Decoding(),
-            draft=guesser(draft, values, self.run.cancelled) if "assistant_model" in library and draft else None,
+            guessing=who_guesses(values, draft),
+            draft=guesser(draft, values, self.run.cancelled) if draft else None,
         )
         return self.decoder
 

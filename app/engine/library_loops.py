@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from app.engine.inside import Inside
     from app.engine.prefill import Reader
     from app.engine.prefix_cache import PrefixCache
+    from app.engine.speculation.gains import LibraryGuesses
 
 
 @dataclass
@@ -67,11 +68,22 @@ class LibraryLoops:
         return before
 
     def assisted(
-        self, model: Any, input_ids: torch.Tensor, prepared: Prepared, kwargs: dict[str, Any], inputs: Any
+        self,
+        model: Any,
+        input_ids: torch.Tensor,
+        prepared: Prepared,
+        kwargs: dict[str, Any],
+        inputs: Any,
+        guesses: LibraryGuesses | None = None,
     ) -> Any:
-        """Assisted generation; ids [1, prompt + new] or generate's output object. ``inputs``: what generate calls ``inputs_tensor``."""
+        """Assisted generation; ids [1, prompt + new] or generate's output object. ``inputs``: what generate calls ``inputs_tensor``.
+        ``guesses`` is told how many passes it took."""
         more = {**self.library, "inputs_tensor": inputs}
-        with drafting(model, self.library, self.cancelled), self._read_before(model, input_ids, prepared, kwargs):
+        with (
+            drafting(model, self.library, self.cancelled),
+            self._read_before(model, input_ids, prepared, kwargs),
+            _counting(model, guesses),
+        ):
             return self._run(model._assisted_decoding, input_ids, prepared, kwargs | more)  # noqa: SLF001
 
     @contextmanager
@@ -111,3 +123,21 @@ class LibraryLoops:
         if prepared.config.return_dict_in_generate:
             self.inside.take(result)
         return result
+
+
+@contextmanager
+def _counting(model: Any, guesses: LibraryGuesses | None) -> Iterator[None]:
+    """Passes of the whole model behind the one that reads the prompt."""
+    if guesses is None:
+        yield
+        return
+    layers, guesses.passes = model.config.num_hidden_layers, -1
+
+    def count(*_: Any) -> None:
+        guesses.passes += model.config.num_hidden_layers == layers
+
+    hook = model.register_forward_pre_hook(count)
+    try:
+        yield
+    finally:
+        hook.remove()

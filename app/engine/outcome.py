@@ -60,16 +60,16 @@ def stats(run: LiveRun, streamer: RunStreamer | None, strand: Strand | None) -> 
     start = streamer.prefilled_at if streamer.at_once else first
     steps = count if streamer.at_once else count - 1
     speed = steps / (last - start) if start is not None and last is not None and last > start and steps > 0 else None
-    plan = streamer.plan
+    guesses = streamer.guesses
     return Stats(
         prompt_tokens=streamer.prompt_tokens,
         new_tokens=count,
         ttft_s=None if first is None else first - run.submitted_at,
         tokens_per_s=speed,
         reused_tokens=streamer.reused,
-        drafted_by=plan.guesser.name if plan and not plan.dry else None,
-        passes=plan.passes if plan else 0,
-        gain=plan.gain if plan else None,
+        drafted_by=guesses.drafted_by if guesses else None,
+        passes=guesses.passes if guesses else 0,
+        gain=guesses.gain(speed) if guesses else None,
     )
 
 

@@ -25,7 +25,8 @@ class RunRequest:
     above it may still be under way when this one is queued. ``prefix_ids``: output tokens the reply starts with (continue,
     branch from a token), whose text is ``prefix_text``; a typed prefix ("start the reply with") has text but no ids.
     ``prompt_ids``: the exact prompt of an earlier run to go on from, instead of building one. ``model``: the name to run on, None for
-    whichever is loaded. ``library_steps``: leave the fast step aside, as the run that is repeated did, and record what it recorded of that.
+    whichever is loaded. ``library_steps``: leave the fast step aside, as the run that is repeated did, and record what it recorded of that;
+    ``unguessed``: nobody guessed ahead in it, whoever would now.
     ``places``: where the run that is repeated stood among others computed with it.
     """
 
@@ -42,6 +43,7 @@ class RunRequest:
     prompt_ids: tuple[int, ...] = ()
     model: str | None = None
     library_steps: str | None = None
+    unguessed: bool = False
     places: Places = ()
 
 

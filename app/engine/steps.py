@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from time import perf_counter
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -10,6 +11,8 @@ from app.engine.prefix_cache import can_reuse
 from app.engine.threads import all_threads, working
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     import torch
     from transformers import GenerationConfig
 
@@ -32,12 +35,15 @@ class Steps(Protocol):
 
 @dataclass
 class LibrarySteps:
-    """The model's own forward (compiled or not) with what generate keeps from step to step."""
+    """The model's own forward (compiled or not) with what generate keeps from step to step. ``took`` is told the seconds from one token to
+    the next."""
 
     model: Any
     forward: Any
     kwargs: dict[str, Any]
     threads: int = field(default_factory=all_threads)
+    took: Callable[[float], None] | None = None
+    _before: float | None = None
 
     def after(self, outputs: Any) -> None:
         """Carry mask, positions and cache on."""
@@ -47,11 +53,17 @@ class LibrarySteps:
 
     def next(self, input_ids: torch.Tensor) -> Any:
         """One forward."""
+        self._tell(perf_counter())
         step = self.model.prepare_inputs_for_generation(
             input_ids, next_sequence_length=1 if self.kwargs.get("use_cache") else None, **self.kwargs
         )
         with working(self.threads):
             return self.forward(**step, return_dict=True)
+
+    def _tell(self, now: float) -> None:
+        if self.took and self._before is not None:
+            self.took(now - self._before)
+        self._before = now
 
     def end(self) -> None:
         """Nothing is held."""

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from app.engine.choosing import Prepared
     from app.engine.run import LiveRun
-    from app.engine.speculation.plan import Plan
+    from app.engine.speculation.plan import Guesses
     from app.native.library import Kernels
 
 
@@ -80,7 +80,7 @@ class RunStreamer(TextIteratorStreamer):
         self.reused = 0
         self.ended = False
         self.preparation: Prepared | None = None
-        self.plan: Plan | None = None
+        self.guesses: Guesses | None = None
         # A block that the prompt has opened is opened in the reply too: then its text can be read, and gone on from, by itself.
         begun = prefix_text if prefix_text.lstrip().startswith(tuple(THINKING_PAIRS)) else opening + prefix_text
         for index in range(count):
@@ -96,9 +96,9 @@ class RunStreamer(TextIteratorStreamer):
         self.reused, self.prefilled_at = reused, monotonic()
         self.run.append(Progress("prompt", done, total))
 
-    def planned(self, plan: Plan) -> None:
-        """Keep the plan of what is guessed, for the figures at the end."""
-        self.plan = plan
+    def planned(self, guesses: Guesses) -> None:
+        """Keep what tells of the guesses, for the figures at the end."""
+        self.guesses = guesses
 
     def token(self, index: int, token_id: int) -> None:
         """One more token of a sequence."""

@@ -78,6 +78,7 @@ def request_for(run: Run, model: str | None = None) -> RunRequest:
         prefix_ids=run.output_ids[:kept],
         model=model,
         library_steps=_library_steps(run),
+        unguessed=not run.effective.get("prompt_lookup_num_tokens") and "draft" not in run.model_fingerprint,
         places=from_json(run.model_fingerprint.get("batch")),
     )
 

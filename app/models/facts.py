@@ -27,7 +27,7 @@ class ModelFacts:
 
     ``generation_defaults`` are the non-null fields of the model's own generation_config.json. ``fingerprint`` identifies weights
     and environment: name, revision or sha256, quantization, library versions. ``processes``: over how many the model is spread
-    (tensor parallelism). ``remote``: set for a model on a server elsewhere.
+    (tensor parallelism). ``guessing_rests``: why nobody guesses ahead in this reply. ``remote``: set for a model on a server elsewhere.
     """
 
     name: str
@@ -48,6 +48,7 @@ class ModelFacts:
     supports_token_healing: bool = True
     draft_model: str | None = None
     draft_shares_tokenizer: bool = True
+    guessing_rests: str | None = None
     num_experts: int = 0
     processes: int = 1
     remote: Remote | None = None

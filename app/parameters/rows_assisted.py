@@ -74,7 +74,7 @@ ROWS: tuple[Parameter, ...] = (
         maximum=64,
         step=1,
         applies="no draft model; one sequence without beams",
-        applies_when=rules.first_of(rules.without_draft, rules.one_sequence),
+        applies_when=rules.first_of(rules.without_draft, rules.one_sequence, rules.guessing_rests),
         conflicts_with=(
             "num_beams",
             "num_return_sequences",

@@ -74,9 +74,16 @@ def with_draft(values: Values, facts: ModelFacts) -> str | None:
     """For parameters of a draft model."""
     if facts.draft_model is None:
         return "no draft model is loaded"
-    return one_sequence(values, facts) or (
-        "prompt lookup drafts instead of the draft model" if values["prompt_lookup_num_tokens"] else None
+    return (
+        guessing_rests(values, facts)
+        or one_sequence(values, facts)
+        or ("prompt lookup drafts instead of the draft model" if values["prompt_lookup_num_tokens"] else None)
     )
+
+
+def guessing_rests(_values: Values, facts: ModelFacts) -> str | None:
+    """For drafts and prompt lookup, which lose where guesses are seldom right."""
+    return facts.guessing_rests
 
 
 def without_draft(_values: Values, facts: ModelFacts) -> str | None:

@@ -23,6 +23,10 @@ def logits(seed: int, size: int = 1_000, *, ties: bool = False, excluded: int = 
     return found.bfloat16().float() if ties else found
 
 
+ROUNDING = 1e-12
+"""Of a sum of a thousand chances in another order: a draw so near an edge may fall to either side."""
+
+
 @given(seed=SEEDS, top_p=st.sampled_from([0.05, 0.3, 0.9, 0.95, 0.999]), excluded=st.sampled_from([0, 5, 990]))
 def test_top_p_keeps_what_the_librarys_keeps(seed: int, top_p: float, excluded: int) -> None:
     scores = logits(seed, excluded=excluded)
@@ -57,15 +61,11 @@ def test_a_draw_takes_the_first_token_at_which_the_sum_exceeds_it(
     chances = scores.softmax(-1, dtype=torch.float64)
     order = sorted(range(1_000), key=lambda token: (-float(scores[token]), token))
     sums = chances[order].cumsum(0)
-    expected = (
-        order[int(torch.searchsorted(sums, torch.tensor(draw, dtype=torch.float64), right=True))]
-        if draw < sums[-1]
-        else None
-    )
     chosen = pick(scores, draw)
     assert chances[chosen] > 0
-    if expected is not None:
-        assert chosen == expected
+    if float((sums - draw).abs().min()) > ROUNDING:
+        place = int(torch.searchsorted(sums, torch.tensor(draw, dtype=torch.float64), right=True))
+        assert chosen == order[place]
 
 
 def test_not_numbers_are_left_for_the_check_that_names_them() -> None:

@@ -136,9 +136,8 @@ def test_a_dry_plan_tells_what_guesses_would_have_saved() -> None:
     copied, new = (plan(Lookup(2), Fixed(0.2), dry=True) for _ in range(2))
     write(copied, list(range(60)), prompt=range(60))
     write(new, range(60))
-    assert copied.gain is not None
-    assert copied.gain > 1.5
-    assert new.gain == pytest.approx(1.0)
+    assert (copied.gain() or 0) > 1.5
+    assert new.gain() == pytest.approx(1.0)
 
 
 class Wrong:
@@ -301,7 +300,7 @@ def test_what_a_draft_can_gain_is_told_when_it_is_loaded(drafting: Engine) -> No
     draft.reader.share = 1.0
     assert "too much for it to gain anything" in drafting.draft_outlook()
     draft.reader = None
-    assert "isn’t measured" in drafting.draft_outlook()
+    assert "where it loses it rests" in drafting.draft_outlook()
 
 
 def test_a_draft_writes_at_most_what_was_asked(drafting: Engine) -> None:

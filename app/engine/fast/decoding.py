@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from app.conversation import FAST
+from app.engine.speculation.gains import LibraryGains
 from app.engine.speculation.plan import Chances
 
 if TYPE_CHECKING:
@@ -15,12 +16,18 @@ if TYPE_CHECKING:
 @dataclass(frozen=True, slots=True)
 class Decoding:
     """How single tokens are decoded: by ``step``, or by the library because of ``reason``. ``exact_together``: several replies in one step
-    get the very numbers that each would get alone. ``chances``: how often prompt lookup guesses right with this model."""
+    get the very numbers that each would get alone. ``chances``: how often prompt lookup guesses right with this model; ``gains``: what
+    guessing gains where the library's loop does it."""
 
     step: FastStep | None = None
     reason: str | None = "the fast step is off"
     exact_together: bool = False
     chances: Chances = field(default_factory=Chances)
+    gains: LibraryGains = field(default_factory=LibraryGains)
+
+    def pace(self, model: Any) -> float:
+        """Seconds of a token that nobody guessed."""
+        return self.step.replies.costs.pace if self.step else self.gains.pace(model)
 
 
 def told(reason: str | None) -> str:

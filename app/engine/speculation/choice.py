@@ -42,7 +42,7 @@ def plan_for(config: GenerationConfig, step: FastStep, decoding: Decoding, draft
 def outlook(main: FastStep | None, draft: DraftReader | None) -> str:
     """What a draft can gain, going by what the steps of both models cost here, in a sentence."""
     if main is None or draft is None:
-        return "The library’s own loop works with it; what that gains isn’t measured, so watch the tokens per second of your replies."
+        return "The library’s own loop works with it: what that gains is measured with each reply, and where it loses it rests."
     costs = main.replies.costs
     one, each = costs.pace, draft.share * costs.pace
     measured = f"On this machine a token takes the draft {each * 1e3:.1f} ms and the model {one * 1e3:.1f} ms:"

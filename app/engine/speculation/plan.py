@@ -21,6 +21,19 @@ REST = 64
 """Steps after which a guesser that isn't free, and lost, is tried again."""
 
 
+class Guesses(Protocol):
+    """What a reply's figures say of the guesses in it."""
+
+    passes: int
+
+    @property
+    def drafted_by(self) -> str | None:
+        """Who guessed; None for nobody."""
+
+    def gain(self, speed: float | None) -> float | None:
+        """How many times as quick a reply with so many tokens per second was, or would have been, as without guesses."""
+
+
 class Guesser(Protocol):
     """Who proposes tokens. ``free``: its guesses take no time."""
 
@@ -144,6 +157,10 @@ class Plan:
         return True
 
     @property
-    def gain(self) -> float | None:
+    def drafted_by(self) -> str | None:
+        """Who guessed; None for a dry plan."""
+        return None if self.dry else self.guesser.name
+
+    def gain(self, _speed: float | None = None) -> float | None:
         """How many times as quick the steps of this reply were (``dry``: would have been) as without guesses."""
         return self.tokens / self.worth if self.worth else None
