@@ -124,7 +124,7 @@ def run(
             return
     with exit_codes(), chat_of(settings) as chat:
         chat.engine.load(settings.model)
-        with importing():
+        with importing:
             from ui.serve import serve
         serve(chat, settings, open_browser=not no_browser)
 

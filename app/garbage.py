@@ -7,45 +7,26 @@ torch, transformers and Gradio need to come up, and at each of its great rounds 
 from __future__ import annotations
 
 import gc
-from contextlib import contextmanager
-from threading import Lock
 from typing import TYPE_CHECKING
 
+from app.overlapping import Overlapping
+
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable
 
 
-class _Rest:
-    """How many threads are importing: the collector belongs to the process, and goes on when the last of them is through."""
-
-    def __init__(self) -> None:
-        self._lock = Lock()
-        self._importing = 0
-
-    def enter(self) -> None:
-        with self._lock:
-            self._importing += 1
-            gc.disable()
-
-    def leave(self) -> None:
-        with self._lock:
-            self._importing -= 1
-            gc.freeze()
-            if not self._importing:
-                gc.enable()
+def _rest() -> Callable[[], None]:
+    gc.disable()
+    return _go_on
 
 
-_REST = _Rest()
+def _go_on() -> None:
+    gc.freeze()
+    gc.enable()
 
 
-@contextmanager
-def importing() -> Iterator[None]:
-    """Within it nothing is collected; what is there at its end is never looked at again, until ``collect``."""
-    _REST.enter()
-    try:
-        yield
-    finally:
-        _REST.leave()
+importing = Overlapping(_rest)
+"""Within it nothing is collected; what is there at its end is never looked at again, until ``collect``."""
 
 
 def collect() -> None:

@@ -12,7 +12,7 @@ from typing import Any
 from app.conversation import new_id
 from app.engine.engine import Engine
 from app.engine.events import Ended
-from app.engine.fast.decoding import Decoding
+from app.engine.fast.decoding import Trial
 from app.engine.run import RunRequest
 from app.insight.replay import alone_claim
 from bench.parts import NEVER, engine_with_model, said
@@ -73,8 +73,8 @@ def agreement(engine: Engine, tokens: int) -> Figure:
 def _library(engine: Engine) -> Iterator[None]:
     """Without the fast step."""
     beside = engine.held.beside
-    kept, beside.decoding = beside.decoding, Decoding()
+    kept, beside.trial = beside.trial, Trial()
     try:
         yield
     finally:
-        beside.decoding = kept
+        beside.trial = kept

@@ -20,6 +20,8 @@ FADER = (sys.executable, "-m", "app")
 ROOT = Path(__file__).parent.parent
 PORT = 7931
 LATEST_S = 900.0
+SETTLED_S = 2.0
+"""After it is ready a model tries its fast step."""
 
 
 def figures(home: Path, rounds: int, *, first_load: bool = False) -> Iterator[Figure]:
@@ -29,8 +31,10 @@ def figures(home: Path, rounds: int, *, first_load: bool = False) -> Iterator[Fi
     seconds = [loading(home) for _ in range(rounds)]
     yield Figure("later load", "s", seconds)
     starts = [start(home) for _ in range(rounds)]
-    yield Figure("start to /healthz", "s", [health for health, _, _ in starts])
+    yield Figure("start to /healthz", "s", [health for health, _, _ in starts], goal="≤ 5 s")
     yield Figure("start to a ready model", "s", [ready for _, ready, _ in starts])
+    firsts = [first_token(home) for _ in range(rounds)]
+    yield Figure("first token after the page, a message waiting", "s", firsts, goal="≤ 3 s")
     yield Figure("resident memory of the server, model ready", "MiB", [mib for _, _, mib in starts])
     yield Figure("fader ask to its first word", "s", [first_word(home) for _ in range(rounds)])
 
@@ -64,9 +68,18 @@ def start(home: Path) -> tuple[float, float, float]:
                     raise TimeoutError("the model did not become ready")
                 time.sleep(0.05)
             ready = time.perf_counter() - began
+            time.sleep(SETTLED_S)
             return health, ready, psutil.Process(process.pid).memory_info().rss / 2**20
         finally:
             process.terminate()
+
+
+def first_token(home: Path) -> float:
+    """Seconds from the page to the first token of a message that is sent as soon as the page answers."""
+    command = [sys.executable, "-m", "bench.first_token", str(PORT)]
+    done = subprocess.run(command, cwd=ROOT, env=_environment(home), stdout=subprocess.PIPE, check=True, text=True)
+    told = json.loads(done.stdout.splitlines()[-1])
+    return float(told["token"] - told["page"])
 
 
 def _get(address: str) -> Any:

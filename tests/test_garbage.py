@@ -17,7 +17,7 @@ class _Ring:
 
 
 def test_the_collector_rests_within_an_import_and_goes_on_behind_it() -> None:
-    with importing():
+    with importing:
         assert not gc.isenabled()
     assert gc.isenabled()
 
@@ -26,14 +26,14 @@ def test_it_rests_until_the_last_of_several_imports_is_over() -> None:
     inside, leave = Event(), Event()
 
     def other() -> None:
-        with importing():
+        with importing:
             inside.set()
             assert leave.wait(30)
 
     thread = Thread(target=other)
     thread.start()
     assert inside.wait(30)
-    with importing():
+    with importing:
         pass
     assert not gc.isenabled()
     leave.set()
@@ -43,7 +43,7 @@ def test_it_rests_until_the_last_of_several_imports_is_over() -> None:
 
 def test_it_goes_on_after_an_import_that_failed() -> None:
     try:
-        with importing():
+        with importing:
             raise ImportError  # noqa: TRY301
     except ImportError:
         pass
@@ -51,7 +51,7 @@ def test_it_goes_on_after_an_import_that_failed() -> None:
 
 
 def test_what_was_made_within_is_freed_by_collecting_all() -> None:
-    with importing():
+    with importing:
         ring = _Ring()
         gone = weakref.ref(ring)
         del ring

@@ -34,7 +34,7 @@ def serve(chat: Chat, settings: Settings, *, open_browser: bool = True) -> None:
         if port != settings.port:
             _say(f"Port {settings.port} is taken; using {port} instead.")
         address = f"http://{_host_in_address(settings.host)}:{port}/"
-        with importing():
+        with importing:
             app = create_app(chat, settings)
         server = _Server(app, address, open_browser=open_browser)
         # Ctrl-C is how a server is ended; uvicorn raises it again once it has shut down

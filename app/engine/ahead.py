@@ -97,7 +97,7 @@ class ReadAhead:
         from transformers import GenerationConfig
 
         model: Any = self.loaded.model
-        with hushed():
+        with hushed:
             given = torch.tensor([ids], device=model.device)
             model.generate(
                 given,

@@ -6,7 +6,7 @@ from collections import deque
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from app.engine.fast.decoding import Decoding
+from app.engine.fast.decoding import Decoding, Trial
 
 if TYPE_CHECKING:
     from transformers import Cache, GenerationConfig
@@ -52,10 +52,15 @@ class Beside:
     """Emptied when another model takes the place."""
 
     draft: Draft | None = None
-    decoding: Decoding = field(default_factory=Decoding)
+    trial: Trial = field(default_factory=Trial)
     static: StaticStore = field(default_factory=StaticStore)
     insides: deque[Inside] = field(default_factory=deque)
     _forms: Forms | None = None
+
+    @property
+    def decoding(self) -> Decoding:
+        """How single tokens are decoded, tried first if it wasn't. Only for the engine's thread; ``trial.known`` is for all."""
+        return self.trial.result()
 
     def forms(self, loaded: LoadedModel) -> Forms:
         """The compiler of output formats for this model."""
@@ -73,4 +78,4 @@ class Beside:
 
     def clear(self) -> None:
         """Forget everything; the draft's memory is the engine's to free."""
-        self.draft, self.decoding, self.static, self._forms = None, Decoding(), StaticStore(), None
+        self.draft, self.trial, self.static, self._forms = None, Trial(), StaticStore(), None

@@ -7,7 +7,7 @@ number of sequences side by side) or lets the library's beam search or assisted 
 
 from __future__ import annotations
 
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -16,7 +16,7 @@ from app.engine.beside import StaticStore
 from app.engine.choosing import Follow, Observer, Prepared, choose, guided
 from app.engine.compiling import compiling
 from app.engine.exact import exact
-from app.engine.fast.decoding import Decoding, told
+from app.engine.fast.decoding import Trial, told
 from app.engine.inside import Inside
 from app.engine.library_loops import LibraryLoops
 from app.engine.prefill import Prefill, Reader
@@ -71,7 +71,7 @@ class Unheard:
 class Decoder:
     """A callable for ``custom_generate``. ``seed`` decides all draws; ``library`` holds what the library's own loops need
     besides (streamer, assistant_model, tokenizer …); ``position``: output tokens that the reply starts with; ``inside`` collects
-    what output_… parameters asked for. ``decoding``: the fast step, where there is one; ``decoded_by`` says afterwards what decoded.
+    what output_… parameters asked for. ``trial``: of the fast step; ``decoded_by`` says afterwards what decoded.
     ``follow``: the tokens that a single sequence takes whatever is chosen. ``guessing``: who guesses ahead; ``draft``: that draft model,
     where our own loop can check it."""
 
@@ -84,7 +84,7 @@ class Decoder:
     library: dict[str, Any] = field(default_factory=dict)
     inside: Inside = field(default_factory=Inside)
     static: StaticStore = field(default_factory=StaticStore)
-    decoding: Decoding = field(default_factory=Decoding)
+    trial: Trial = field(default_factory=Trial)
     decoded_by: str = ""
     follow: Follow | None = None
     guessing: str | None = None
@@ -125,7 +125,7 @@ class Decoder:
         """What the figures say of guesses in the library's loop; None where nobody knows who makes them."""
         if self.guessing is None:
             return None
-        guesses = LibraryGuesses(self.guessing, self.decoding.pace(model))
+        guesses = LibraryGuesses(self.guessing, self.trial.result().pace(model))
         self.listener.planned(guesses)
         return guesses
 
@@ -142,21 +142,24 @@ class Decoder:
         forward = model.get_compiled_call(config.compile_config) if compiled else model.__call__
         outputs = self._prefill.read(model, input_ids, config, kwargs)
         alive = torch.ones(count, dtype=torch.bool, device=input_ids.device)
-        with (
-            model._optimize_model_for_decode(),  # noqa: SLF001
-            self._steps(model, forward, config, kwargs, count) as steps,
-            working(all_threads() if guided(prepared) else 1),
-        ):
+        threads = all_threads()
+        with ExitStack() as stack, model._optimize_model_for_decode():  # noqa: SLF001
+
+            def begin() -> Steps:
+                with working(threads):
+                    return stack.enter_context(self._steps(model, forward, config, kwargs, count))
+
+            # While the fast step is still to be tried, the first token, which doesn't need it, goes first.
+            steps = None if self.trial.pending else begin()
+            stack.enter_context(working(threads if guided(prepared) else 1))
             while True:
                 logits = outputs.logits[:, -1].to(copy=True, dtype=torch.float32, device=input_ids.device)
                 if self.observer:
                     self.observer.outputs(outputs)
-                steps.after(outputs)
                 tokens, scores = choose(input_ids, logits, prepared, sources, self.observer)
                 if self.follow:
                     tokens = self.follow(tokens)
                 self.inside.step(config, outputs, logits, scores)
-                del outputs
                 if count > 1:  # a finished sequence is filled up
                     pad: Any = config._pad_token_tensor  # noqa: SLF001
                     tokens = torch.where(alive, tokens, pad)
@@ -166,11 +169,15 @@ class Decoder:
                 alive = alive & ~prepared.criteria(input_ids, scores)
                 if self.cancelled.is_set() or not alive.any():
                     return input_ids
+                steps = steps or begin()
+                steps.after(outputs)
+                del outputs
                 outputs = steps.next(input_ids)
 
     def _checks(self, model: Any, config: GenerationConfig, kwargs: dict[str, Any], count: int) -> bool:
         """Whether our own loop checks the guesses of prompt lookup or a draft: with the fast step it does."""
-        if self.decoding.step is None or not self.decoding.exact_together or only_the_library(config, self.draft):
+        decoding = self.trial.result()
+        if decoding.step is None or not decoding.exact_together or only_the_library(config, self.draft):
             return False
         return against_fast(model, config, kwargs, count) is None
 
@@ -179,15 +186,16 @@ class Decoder:
         self, model: Any, forward: Any, config: GenerationConfig, kwargs: dict[str, Any], count: int
     ) -> Iterator[Steps]:
         """How this reply gets from token to token: by the fast step wherever it serves both model and settings."""
-        reason = self.decoding.reason if self.decoding.step is None else against_fast(model, config, kwargs, count)
+        decoding = self.trial.result()
+        reason = decoding.reason if decoding.step is None else against_fast(model, config, kwargs, count)
         self.decoded_by = told(reason)
-        fast = self.decoding.step if reason is None else None
+        fast = decoding.step if reason is None else None
         if fast:
-            plan = plan_for(config, fast, self.decoding, self.draft)
+            plan = plan_for(config, fast, decoding, self.draft)
             self.listener.planned(plan)
             steps: Steps = FastSteps(fast, kwargs["cache"], plan)
         else:
-            steps = LibrarySteps(model, forward, kwargs, took=self.decoding.gains.took if count == 1 else None)
+            steps = LibrarySteps(model, forward, kwargs, took=decoding.gains.took if count == 1 else None)
         try:
             yield steps
         finally:

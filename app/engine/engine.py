@@ -115,7 +115,7 @@ class Engine:
 
     def draft_outlook(self) -> str:
         """What the draft that is loaded can gain on this machine, in a sentence; empty without one."""
-        draft, step = self.held.beside.draft, self.held.beside.decoding.step
+        draft, step = self.held.beside.draft, self.held.beside.trial.known.step
         if draft is None:
             return ""
         return outlook(step, draft.reader)
@@ -169,7 +169,7 @@ class Engine:
     @property
     def exact_together(self) -> bool:
         """Whether replies that the loaded model computes side by side get the very numbers that each would get alone."""
-        return self.held.beside.decoding.exact_together
+        return self.held.beside.trial.known.exact_together
 
     @property
     def desk(self) -> Desk | None:
@@ -290,6 +290,8 @@ class Engine:
                 self.held.put_draft(job.name, job.cancelled)
             else:
                 self.held.put(job.name, job.cancelled, options=job.options)
+                if not self._line.wanted.is_set():
+                    self.held.beside.trial.result()
         except FaderError as error:
             job.error = error
         finally:

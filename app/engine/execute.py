@@ -14,7 +14,7 @@ from app.engine.decode import Decoder, Unheard
 from app.engine.desk import reserve_for
 from app.engine.encoding import encode, encode_literal
 from app.engine.events import Ended, Note, StatusChanged
-from app.engine.fast.decoding import Decoding
+from app.engine.fast.decoding import Trial
 from app.engine.healing import heal
 from app.engine.outcome import cut_short, end_of, explain
 from app.engine.prompt import Prompt, build_prompt
@@ -194,12 +194,14 @@ class Execution:
 
     def _rests(self, values: Mapping[str, Json]) -> str | None:
         """Why guesses that the library's loop would make are left out of this run. A repeated run takes the way it took before."""
-        draft, decoding, request = self._draft(values), self.beside.decoding, self.run.request
-        who = who_guesses(values, draft)
+        draft, request = self._draft(values), self.run.request
+        if (who := who_guesses(values, draft)) is None:
+            return None
         if request.library_steps is not None:
-            return REPEATED if who and request.unguessed else None
+            return REPEATED if request.unguessed else None
+        decoding = self.beside.decoding
         ours = decoding.step is not None and (draft is None or draft.reader is not None)
-        return None if who is None or ours else decoding.gains.resting(who)
+        return None if ours else decoding.gains.resting(who)
 
     def _note(self, notes: Sequence[str]) -> None:
         for note in notes:
@@ -257,7 +259,7 @@ class Execution:
         ids = list(prompt.ids) if self.loaded.facts.is_encoder_decoder else [*prompt.ids, *self.run.request.prefix_ids]
         kwargs = self.resolution.generation_kwargs(self._encode)
         arguments = Arguments(self.run, self.loaded, self.beside, values)
-        with hushed():
+        with hushed:
             config = GenerationConfig(**kwargs)
             given = torch.tensor([ids], device=model.device)
             return model.generate(
@@ -292,7 +294,7 @@ class Execution:
             library=library,
             inside=self.run.inside,
             static=self.beside.static,
-            decoding=self.beside.decoding if self.run.request.library_steps is None else Decoding(),
+            trial=self.beside.trial if self.run.request.library_steps is None else Trial(),
             guessing=who_guesses(values, draft),
             draft=guesser(draft, values, self.run.cancelled) if draft else None,
         )

@@ -7,11 +7,13 @@ Where memory doesn't hold both, the previous one is freed first; if the load fai
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING, Protocol, TypeAlias
 
 from app.engine.beside import Beside
 from app.engine.cuts import Cuts
 from app.engine.desk import Desk
+from app.engine.fast.decoding import Trial
 from app.engine.prefix_cache import PrefixCache
 from app.errors import Cancelled, FaderError, NoModel, OutOfMemory, UnsupportedModel
 from app.remote.address import is_remote
@@ -161,16 +163,12 @@ class HeldModel:
         return progress
 
     def _take(self, name: str, fresh: LoadedModel) -> None:
-        from app.engine.fast.decoding import Decoding
-        from app.engine.fast.proof import decoding_for
-
-        decoding = Decoding()
-        if not isinstance(fresh, RemoteModel):
-            self.status = replace(self.status, detail="Trying the fast step")
-            decoding = decoding_for(fresh, wanted=self._fast_step)
-            _forget_own_settings(fresh)
         self._exchange(fresh)
-        self.beside.decoding = decoding
+        if not isinstance(fresh, RemoteModel):
+            from app.engine.fast.proof import decoding_for
+
+            _forget_own_settings(fresh)
+            self.beside.trial = Trial(partial(decoding_for, fresh, wanted=self._fast_step))
         self.status = ModelStatus("ready", name, fresh.facts)
 
     def _exchange(self, fresh: LoadedModel | None) -> None:

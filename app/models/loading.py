@@ -81,7 +81,7 @@ def load_model(
     options = options or LoadOptions()
     watch = _watch(progress, cancelled)
     started = time.monotonic()
-    with importing():
+    with importing:
         from app.models import libraries  # noqa: F401
     source = resolve(name)
     options = settled(options, source)

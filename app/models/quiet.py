@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
+
+from app.overlapping import Overlapping
 
 HARMLESS = (
     "Failed to load CPU gemm_4bit_forward",  # an optional kernel package; bitsandbytes' own kernel is used
@@ -59,14 +62,13 @@ def listening() -> Iterator[list[str]]:
             logger.handlers, logger.propagate = handlers, propagate
 
 
-@contextmanager
-def hushed() -> Iterator[None]:
-    """Within it, generate keeps its warnings to itself: the values it doubts were resolved and explained to the user already."""
+def _hush() -> Callable[[], None]:
     from transformers import logging as library
 
     before = library.get_verbosity()
     library.set_verbosity_error()
-    try:
-        yield
-    finally:
-        library.set_verbosity(before)
+    return partial(library.set_verbosity, before)
+
+
+hushed = Overlapping(_hush)
+"""Within it, generate keeps its warnings to itself: the values it doubts were resolved and explained to the user already."""

@@ -7,13 +7,14 @@ import json
 import logging
 import weakref
 from pathlib import Path
+from threading import Event, Thread
 from typing import Any
 
 import pytest
 import torch
 
 from app.models.loading import load_model, unload
-from app.models.quiet import listening
+from app.models.quiet import hushed, listening
 from app.settings import Settings
 from tests.models.tiny import CHATML, tiny_ernie_moe, tiny_llama, tiny_t5
 
@@ -85,3 +86,24 @@ def test_an_experts_model_runs(tmp_path: Path, settings: Settings) -> None:
     loaded = load_model(str(tiny_ernie_moe(tmp_path / "moe")), settings)
     assert loaded.facts.num_experts == 8
     assert torch.isfinite(loaded.model(input_ids=torch.tensor([[1, 2, 3]])).logits).all()
+
+
+def test_warnings_are_heard_again_after_two_threads_generated_at_once() -> None:
+    """The second one begins while the first is at it, and ends after it."""
+    from transformers.utils import logging as library
+
+    before, first_is_over = library.get_verbosity(), Event()
+    second_is_in = Event()
+
+    def second() -> None:
+        with hushed:
+            second_is_in.set()
+            assert first_is_over.wait(30)
+
+    with hushed:
+        thread = Thread(target=second)
+        thread.start()
+        assert second_is_in.wait(30)
+    first_is_over.set()
+    thread.join()
+    assert library.get_verbosity() == before

@@ -46,7 +46,7 @@ class Batch:
         import torch
 
         try:
-            with torch.no_grad(), hushed():
+            with torch.no_grad(), hushed:
                 self._compute()
         except Exception as error:  # noqa: BLE001  (whatever the model raises ends these runs and nothing else)
             _end_all(self.rows, error)

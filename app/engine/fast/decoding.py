@@ -10,6 +10,8 @@ from app.engine.speculation.gains import LibraryGains
 from app.engine.speculation.plan import Chances
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from app.engine.fast.step import FastStep
 
 
@@ -28,6 +30,27 @@ class Decoding:
     def pace(self, model: Any) -> float:
         """Seconds of a token that nobody guessed."""
         return self.step.replies.costs.pace if self.step else self.gains.pace(model)
+
+
+@dataclass(eq=False)
+class Trial:
+    """Whether the fast step serves a model. It is tried once, by ``start``, which takes most of a second: right after the load where nobody
+    waits, else behind the first token of a reply, which comes from reading the prompt. ``known``: what is known so far, for any thread."""
+
+    start: Callable[[], Decoding] | None = None
+    known: Decoding = field(default_factory=Decoding)
+
+    @property
+    def pending(self) -> bool:
+        """Whether it is still to be tried."""
+        return self.start is not None
+
+    def result(self) -> Decoding:
+        """How it ended. Only for the engine's thread."""
+        if self.start:
+            start, self.start = self.start, None
+            self.known = start()
+        return self.known
 
 
 def told(reason: str | None) -> str:
