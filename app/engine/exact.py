@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from copy import copy
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -9,6 +10,7 @@ from transformers import LogitsProcessor, LogitsProcessorList
 from transformers import TopKLogitsWarper as LibrarysTopK
 from transformers import TopPLogitsWarper as LibrarysTopP
 
+from app.engine.barring import OURS
 from app.engine.ranking import array_of, largest
 from app.engine.sampling import softmax
 
@@ -111,7 +113,7 @@ class ForcedFirstToken(LogitsProcessor):
 
 
 def exact(processors: LogitsProcessorList) -> LogitsProcessorList:
-    """The same processors in the same order, the ones above in place of the library's."""
+    """The same processors in the same order, the ones above and those of ``barring`` in place of the library's."""
     return LogitsProcessorList(_exact(processor) for processor in processors)
 
 
@@ -120,4 +122,8 @@ def _exact(processor: Any) -> Any:
         return TopKLogitsWarper(processor.top_k, processor.filter_value, processor.min_tokens_to_keep)
     if type(processor) is LibrarysTopP:
         return TopPLogitsWarper(processor.top_p, processor.filter_value, processor.min_tokens_to_keep)
+    if mine := OURS.get(type(processor)):
+        same = copy(processor)
+        same.__class__ = mine
+        return same
     return processor

@@ -40,8 +40,19 @@ def _in_columns(values: NDArray[np.float32], columns: int, count: int) -> NDArra
     maxima = table.max(axis=0)
     least = np.partition(maxima, -count)[-count]
     chosen = np.flatnonzero(maxima >= least)
+    if len(chosen) > 2 * count:
+        return _of_ties(values, least, count)
     rows, places = np.nonzero(table[:, chosen] >= least)
     found: NDArray[Any] = rows * columns + chosen[places]
     if len(rest):
         found = np.concatenate((found, np.flatnonzero(rest >= least) + _ROWS * columns))
     return found
+
+
+def _of_ties(values: NDArray[np.float32], least: np.float32, count: int) -> NDArray[Any]:
+    """The same where many share the smallest of the maxima, as the excluded do where few tokens are left: no more of them than there are
+    places."""
+    above = np.flatnonzero(values > least)
+    if len(above) >= count:
+        return above
+    return np.concatenate((above, np.flatnonzero(values == least)[: count - len(above)]))
