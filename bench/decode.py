@@ -9,7 +9,7 @@ from pathlib import Path
 from app.conversation import Message
 from app.engine.engine import Engine
 from bench import llama
-from bench.parts import engine_with_model, exactly, raw_speed, reply, said
+from bench.parts import NEVER, engine_with_model, exactly, raw_speed, reply, said
 from bench.report import Figure, alternate
 
 QUESTION = "Write a long story about a lighthouse keeper and the sea."
@@ -26,6 +26,7 @@ def figures(home: Path, rounds: int, tokens: int) -> Iterator[Figure]:
         yield decoding(engine, rounds, tokens)
         if llama.there():
             yield from against_llama(engine, rounds, tokens)
+            yield sampling(engine, rounds, tokens)
         yield tracing(engine, rounds, tokens)
         yield tenth_turn(engine, rounds)
 
@@ -55,6 +56,18 @@ def against_llama(engine: Engine, rounds: int, tokens: int) -> Iterator[Figure]:
         )
         what = f"decoding with a trace, {name} prompt ({len(prompt):,})"
         yield Figure(what, "tokens/s", ours, "llama.cpp", theirs, "≥ 1.0")
+
+
+def sampling(engine: Engine, rounds: int, tokens: int) -> Figure:
+    """What a chat does that nobody has set anything in: sampling as the model's card says, with a trace."""
+    asked = {"max_new_tokens": tokens, "eos_token_id": NEVER, "trace_top_k": TRACED, "seed": 1}
+    prompt = reply(engine, said(QUESTION), exactly(2)).run.prompt_ids
+    ours, theirs = alternate(
+        lambda: reply(engine, said(QUESTION), asked).run.stats.tokens_per_s or 0.0,
+        lambda: llama.speed(prompt, tokens, llama.CHAT),
+        rounds,
+    )
+    return Figure("decoding as a chat samples, with a trace", "tokens/s", ours, "llama.cpp", theirs, "≥ 1.0")
 
 
 def tracing(engine: Engine, rounds: int, tokens: int) -> Figure:

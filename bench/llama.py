@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import cache
 from importlib.util import find_spec
+from types import MappingProxyType
 from typing import Any
 
 import torch
@@ -27,16 +28,21 @@ def _model(threads: int) -> Any:
     return Llama(str(builtin_gguf()), n_ctx=CONTEXT, n_threads=threads, n_threads_batch=threads, verbose=False)
 
 
-def speed(prompt: Sequence[int], tokens: int) -> float:
-    """Tokens per second after a prompt, greedy, as many tokens as asked for, without anything recorded."""
+GREEDY: Mapping[str, float] = MappingProxyType({"temp": 0.0})
+CHAT: Mapping[str, float] = MappingProxyType({"temp": 0.2, "top_k": 50, "top_p": 0.9, "repeat_penalty": 1.1})
+"""What a chat with the built-in model samples with."""
+
+
+def speed(prompt: Sequence[int], tokens: int, sampling: Mapping[str, float] = GREEDY) -> float:
+    """Tokens per second after a prompt, as many tokens as asked for, without anything recorded."""
     model = _model(torch.get_num_threads())
     model.reset()
     model.eval(list(prompt))
-    token = model.sample(temp=0.0)
+    token = model.sample(**sampling)
     begun = time.perf_counter()
     for _ in range(tokens - 1):
         model.eval([token])
-        token = model.sample(temp=0.0)
+        token = model.sample(**sampling)
     return (tokens - 1) / (time.perf_counter() - begun)
 
 
