@@ -75,9 +75,15 @@ def stock(folder: Path) -> None:
 
 
 def _tell() -> None:
-    unit = 1 if sys.platform == "darwin" else 1024
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit
-    print(json.dumps({"resident": psutil.Process().memory_info().rss / 2**20, "peak": peak / 2**20}))
+    print(json.dumps({"resident": psutil.Process().memory_info().rss / 2**20, "peak": _peak_bytes() / 2**20}))
+
+
+def _peak_bytes() -> int:
+    """The most this program had resident. Where it can be asked not by ``ru_maxrss``, which begins with what the parent process had."""
+    if sys.platform == "linux":
+        line = next(line for line in Path("/proc/self/status").read_text().splitlines() if line.startswith("VmHWM:"))
+        return int(line.split()[1]) * 1024
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)
 
 
 if __name__ == "__main__":

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from threading import Event
 from typing import Any
 
 import pytest
@@ -18,6 +19,7 @@ from app.engine.fast.step import FastStep
 from app.engine.speculation.costs import Costs
 from app.engine.speculation.lookup import Lookup
 from app.engine.speculation.plan import REST, Chances, Plan
+from app.engine.speculation.reader import DraftReader
 from app.models.loading import LoadedModel
 from app.settings import Settings
 from tests.engine.conftest import request_for
@@ -396,3 +398,20 @@ def test_a_draft_as_slow_as_the_model_is_never_asked_also_when_the_machine_gets_
     for pace in (1.0, 5.0):
         draft.reader.costs.learn([{1: pace, 2: 1.1 * pace, 4: 1.3 * pace}])
         assert reply(drafting, **GREEDY).stats.passes == GREEDY["max_new_tokens"] - 1
+
+
+@pytest.mark.parametrize("lengths", [(1,), (3,), (16,), (17,), (300,), (40, 45, 44, 300, 20, 1), (5, 700, 5)])
+def test_a_draft_has_read_what_it_was_given_whatever_it_read_before(
+    tiny: LoadedModel, lengths: tuple[int, ...]
+) -> None:
+    step = FastStep(tiny.model, kernels_of(tiny))
+    reader = DraftReader(tiny.model, step, Fixed(0.1), 1.0)
+    model: Any = tiny.model
+    for number, length in enumerate(lengths):
+        ids = [(place * 31 + (number % 2) * (place // 30)) % 300 for place in range(length)]
+        found = reader.catch_up(ids, Event())
+        with torch.no_grad():
+            expected = model(torch.tensor([ids])).logits[0, -1].float()
+        assert torch.allclose(found.softmax(-1), expected.softmax(-1), atol=0.03)
+        assert reader.behind(ids) == 0
+    reader.free()

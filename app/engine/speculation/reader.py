@@ -59,7 +59,7 @@ class DraftReader:
     def catch_up(self, ids: Sequence[int], cancelled: Event) -> torch.Tensor:
         """Read ``ids`` to their end; logits [vocabulary] behind them. Raises Cancelled."""
         new = self.behind(ids)
-        if new > MOST and len(ids) * _BY_CHUNKS < new:
+        if not self._ids or (new > MOST and len(ids) * _BY_CHUNKS < new):
             self._read_anew(list(ids[:-1]), cancelled)
         elif not new:
             self._forget(len(ids) - 1)
@@ -70,7 +70,7 @@ class DraftReader:
         from transformers import DynamicCache
 
         self.free()
-        cache = DynamicCache(config=self.model.config)
+        cache = DynamicCache(config=self.model.config) if ids else DynamicCache()
         with torch.no_grad(), working(self._threads):
             for start in range(0, len(ids), CHUNK):
                 if cancelled.is_set():
