@@ -134,6 +134,8 @@ class Execution:
         self.run.inside.clear()
         self.blocks.clear()
         self.beside.static = StaticStore()
+        if self.beside.draft and self.beside.draft.reader:
+            self.beside.draft.reader.free()
         hand_back()
 
     def cut(self, status: RunStatus, reason: FinishReason, error: str | None = None) -> Ended:

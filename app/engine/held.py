@@ -230,8 +230,8 @@ class HeldModel:
     def free_draft(self) -> None:
         """Free the draft, if there is one."""
         if self.beside.draft is not None:
-            draft, self.beside.draft = self.beside.draft, None
-            self.models.unload(draft.loaded)
+            leaving, self.beside.draft = self.beside.draft.loaded, None  # its step goes first: that holds weights too
+            self.models.unload(leaving)
             self._tell_draft()
 
     def _tell_draft(self) -> None:

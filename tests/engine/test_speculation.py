@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from threading import Event
@@ -415,3 +416,33 @@ def test_a_draft_has_read_what_it_was_given_whatever_it_read_before(
         assert torch.allclose(found.softmax(-1), expected.softmax(-1), atol=0.03)
         assert reader.behind(ids) == 0
     reader.free()
+
+
+def test_nothing_of_a_draft_is_held_when_its_memory_is_given_back(
+    drafting: Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    reader = weakref.ref(load_draft(drafting, "twin").reader)
+    reply(drafting, **GREEDY)
+    held: list[bool] = []
+    monkeypatch.setattr(drafting.held.models, "unload", lambda _: held.append(reader() is not None))
+    assert drafting.unload_draft().finished.wait(60)
+    assert held == [False]
+
+
+def test_where_memory_runs_out_a_draft_forgets_what_it_has_read(
+    drafting: Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    draft, asked = load_draft(drafting, "twin"), {**GREEDY, "assistant_confidence_threshold": 0.0}
+    first = reply(drafting, **asked)
+    counts = read_by(draft, monkeypatch)
+    follow = drafting.held.beside.decoding.step.replies.follow  # type: ignore[union-attr]
+    monkeypatch.setattr(
+        drafting.held.beside.decoding.step.replies,  # type: ignore[union-attr]
+        "follow",
+        lambda _: (_ for _ in ()).throw(MemoryError()),
+    )
+    assert ended(drafting, **asked).run.status is RunStatus.FAILED
+    monkeypatch.setattr(drafting.held.beside.decoding.step.replies, "follow", follow)  # type: ignore[union-attr]
+    counts.clear()
+    assert reply(drafting, **asked).output_ids == first.output_ids
+    assert sum(counts) >= len(first.prompt_ids), "it reads the prompt again"
