@@ -71,8 +71,7 @@ def storage(messages: int, folder: Path) -> Any:
 
 def main() -> None:
     """Measure, and tell as a table, as JSON, or both."""
-    # Fader lets threads that wait sleep. A peer is measured as it comes: llama.cpp would be half as fast.
-    os.environ.pop("OMP_WAIT_POLICY", None)
+    os.environ["OMP_WAIT_POLICY"] = "PASSIVE"  # as ``fader`` does; read when torch is imported
     asked = arguments()
     report: dict[str, Any] = {"machine": machine()}
     figures: list[Figure] = []
