@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
+from time import monotonic
 from typing import TYPE_CHECKING, Any, Protocol
 
 from app.engine import sampling
@@ -47,6 +48,9 @@ class Listener(Reader, Protocol):
     def planned(self, guesses: Guesses) -> None:
         """What is guessed ahead, or would have been."""
 
+    def paused(self, seconds: float) -> None:
+        """Between two tokens something else was done for so long."""
+
     def token(self, index: int, token_id: int) -> None:
         """Sequence ``index`` has one more token."""
 
@@ -61,6 +65,9 @@ class Unheard:
         """Not told to anybody."""
 
     def planned(self, guesses: Guesses) -> None:
+        """Not told to anybody."""
+
+    def paused(self, seconds: float) -> None:
         """Not told to anybody."""
 
     def token(self, index: int, token_id: int) -> None:
@@ -147,6 +154,7 @@ class Decoder:
 
             def begin() -> Steps:
                 with working(threads):
+                    self._try()
                     return stack.enter_context(self._steps(model, forward, config, kwargs, count))
 
             # While the fast step is still to be tried, the first token, which doesn't need it, goes first.
@@ -173,6 +181,13 @@ class Decoder:
                 steps.after(outputs)
                 del outputs
                 outputs = steps.next(input_ids)
+
+    def _try(self) -> None:
+        """Try the fast step, if that is still to be done; the figures leave the time out, for it isn't the reply's."""
+        if self.trial.pending:
+            begun = monotonic()
+            self.trial.result()
+            self.listener.paused(monotonic() - begun)
 
     def _checks(self, model: Any, config: GenerationConfig, kwargs: dict[str, Any], count: int) -> bool:
         """Whether our own loop checks the guesses of prompt lookup or a draft: with the fast step it does."""

@@ -59,7 +59,8 @@ def stats(run: LiveRun, streamer: RunStreamer | None, strand: Strand | None) -> 
     first, last, count = streamer.first_token_at, streamer.last_token_at, len(strand.ids)
     start = streamer.prefilled_at if streamer.at_once else first
     steps = count if streamer.at_once else count - 1
-    speed = steps / (last - start) if start is not None and last is not None and last > start and steps > 0 else None
+    seconds = last - start - streamer.paused_s if start is not None and last is not None else 0.0
+    speed = steps / seconds if seconds > 0 and steps > 0 else None
     guesses = streamer.guesses
     return Stats(
         prompt_tokens=streamer.prompt_tokens,

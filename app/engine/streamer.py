@@ -81,6 +81,7 @@ class RunStreamer(TextIteratorStreamer):
         self.ended = False
         self.preparation: Prepared | None = None
         self.guesses: Guesses | None = None
+        self.paused_s = 0.0
         # A block that the prompt has opened is opened in the reply too: then its text can be read, and gone on from, by itself.
         begun = prefix_text if prefix_text.lstrip().startswith(tuple(THINKING_PAIRS)) else opening + prefix_text
         for index in range(count):
@@ -99,6 +100,10 @@ class RunStreamer(TextIteratorStreamer):
     def planned(self, guesses: Guesses) -> None:
         """Keep what tells of the guesses, for the figures at the end."""
         self.guesses = guesses
+
+    def paused(self, seconds: float) -> None:
+        """Something else was done between two tokens."""
+        self.paused_s += seconds
 
     def token(self, index: int, token_id: int) -> None:
         """One more token of a sequence."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
+from threading import Event
 from typing import Any
 
 import pytest
@@ -86,3 +87,16 @@ def test_a_trial_that_fails_leaves_the_reply_to_the_library(engine: Engine, monk
     run = asked(engine).result(60).run
     assert run.status is RunStatus.DONE
     assert run.model_fingerprint["decode"] == "library (only 50% agreement)"
+
+
+def test_the_trial_is_not_in_the_speed_of_the_reply(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
+    stock, long = proof.compare, 0.5
+
+    def slow(*given: Any) -> proof.Agreement:
+        Event().wait(long)
+        return stock(*given)
+
+    monkeypatch.setattr(proof, "compare", slow)
+    stats = asked(engine).result(60).run.stats
+    assert stats.tokens_per_s is not None
+    assert stats.tokens_per_s > (stats.new_tokens - 1) / long
