@@ -13,7 +13,7 @@ from app.conversation import FinishReason
 from app.insight.watermark import detect
 from app.models.loading import LoadedModel, load_model
 from app.settings import Settings
-from tests.engine.test_speculation import Fixed
+from tests.engine.test_guess_plan import Fixed
 from tests.proofs.conftest import GREEDY, OPEN, Lab, laboratory
 
 CAPITAL = "What is the capital of France? Answer in one short sentence."
