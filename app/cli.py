@@ -156,8 +156,8 @@ def ask(
             requested["seed"] = seed
         with chat_of(settings_with(tensor_parallel=tensor_parallel)) as chat:
             if draft:
-                chat.engine.load(model or chat.settings.model)
-                chat.engine.load_draft(draft)
+                command.loaded(chat.engine.load(model or chat.settings.model))
+                command.loaded(chat.engine.load_draft(draft))
             started = chat.send(
                 sys.stdin.read() if text == "-" else text,
                 conversation_id=conversation,

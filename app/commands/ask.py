@@ -13,6 +13,14 @@ from app.errors import Cancelled, RunFailed
 if TYPE_CHECKING:
     from app.chat import Started
     from app.conversation import Json
+    from app.engine.line import LoadJob
+
+
+def loaded(job: LoadJob) -> None:
+    """Wait for a load. Raises what it failed with."""
+    job.finished.wait()
+    if job.error:
+        raise job.error
 
 
 def stream(started: Started) -> Ended:

@@ -52,6 +52,16 @@ def test_ask_prints_the_documented_record(fader: Any) -> None:
     assert told["seed"] == 7
 
 
+def test_a_draft_that_is_not_there_is_named_and_nothing_is_answered(fader: Any) -> None:
+    told = fader("ask", "hello", "--draft", "/no/such/draft", code=1)
+    assert "/no/such/draft" in told.stderr
+    assert told.stdout == ""
+
+
+def test_a_draft_takes_part(fader: Any, tiny_folder: Path) -> None:
+    assert asked(fader, "hello", "--draft", str(tiny_folder))["stats"]["drafted_by"] == str(tiny_folder)
+
+
 def test_ask_streams_plain_text_and_goes_on_with_a_conversation(fader: Any) -> None:
     first = asked(fader, "hello")
     plain = fader("ask", "again", "--conversation", first["conversation_id"], "-p", "max_new_tokens=4", "--seed", "1")
